@@ -1,0 +1,68 @@
+#include "copy/layout.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace memops {
+namespace {
+
+constexpr int kWidestElement = 16;
+
+bool contiguous_in_both(const CopyDimension& d) { return d.dst_stride == 1 && d.src_stride == 1; }
+
+/// True where `outer` steps over exactly one run of `inner` in both views.
+bool mergeable(const CopyDimension& outer, const CopyDimension& inner) {
+  return outer.dst_stride == inner.size * inner.dst_stride &&
+         outer.src_stride == inner.size * inner.src_stride;
+}
+
+void normalise(std::vector<CopyDimension>& dimensions) {
+  std::erase_if(dimensions, [](const CopyDimension& d) { return d.size == 1; });
+  std::stable_sort(
+      dimensions.begin(), dimensions.end(), [](const CopyDimension& a, const CopyDimension& b) {
+        return std::tie(a.dst_stride, a.src_stride) > std::tie(b.dst_stride, b.src_stride);
+      });
+  std::vector<CopyDimension> merged;
+  for (const CopyDimension& d : dimensions) {
+    if (!merged.empty() && mergeable(merged.back(), d)) {
+      merged.back() = {merged.back().size * d.size, d.dst_stride, d.src_stride};
+    } else {
+      merged.push_back(d);
+    }
+  }
+  dimensions = std::move(merged);
+}
+
+}  // namespace
+
+CopyLayout coalesce(std::span<const std::int64_t> sizes, std::span<const std::int64_t> dst_strides,
+                    std::span<const std::int64_t> src_strides, int element_bytes) {
+  CopyLayout layout{{}, element_bytes};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    layout.dimensions.push_back({sizes[i], dst_strides[i], src_strides[i]});
+  }
+  normalise(layout.dimensions);
+  return layout;
+}
+
+CopyLayout widen(CopyLayout layout, std::uint64_t dst_address, std::uint64_t src_address) {
+  auto& dims = layout.dimensions;
+  while (layout.element_bytes < kWidestElement && !dims.empty() &&
+         contiguous_in_both(dims.back()) && dims.back().size % 2 == 0) {
+    const std::uint64_t wider = 2ull * static_cast<std::uint64_t>(layout.element_bytes);
+    const bool strides_even = std::all_of(dims.begin(), dims.end() - 1, [](const auto& d) {
+      return d.dst_stride % 2 == 0 && d.src_stride % 2 == 0;
+    });
+    if (!strides_even || dst_address % wider != 0 || src_address % wider != 0) break;
+    for (auto it = dims.begin(); it != dims.end() - 1; ++it) {
+      it->dst_stride /= 2;
+      it->src_stride /= 2;
+    }
+    dims.back().size /= 2;
+    layout.element_bytes *= 2;
+    normalise(dims);
+  }
+  return layout;
+}
+
+}  // namespace memops
