@@ -117,7 +117,6 @@ class CMakeBuild(build_ext):
             f"-DMEMOPS_OUTPUT_DIR={output}",
             f"-DMEMOPS_TORCH_DIR={torch_dir}",
             f"-DMEMOPS_TORCH_VERSION={minor}",
-            f"-DMEMOPS_PYTHON={sys.executable}",
             f"-DMEMOPS_CUDA={'ON' if with_cuda else 'OFF'}",
             f"-DMEMOPS_NVCC={nvcc if with_cuda else ''}",
             f"-DMEMOPS_CUDA_ARCHITECTURES={';'.join(architectures())}",
