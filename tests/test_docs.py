@@ -18,9 +18,7 @@ def python_blocks(page: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if python_blocks(p)], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", [p for p in PAGES if python_blocks(p)], ids=lambda page: page.name)
 def test_the_python_examples_of_a_page_run(page: Path) -> None:
     code = "\n".join(python_blocks(page))
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)

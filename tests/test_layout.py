@@ -77,9 +77,7 @@ def test_the_planned_dimensions_move_the_same_bytes(pair: tuple[Tensor, Tensor])
 def test_the_planned_dimensions_are_the_fewest(pair: tuple[Tensor, Tensor]) -> None:
     plan = tm.plan("copy_", *pair)
     dimensions = list(
-        zip(
-            plan.facts["sizes"], plan.facts["dst_strides"], plan.facts["src_strides"], strict=True
-        )
+        zip(plan.facts["sizes"], plan.facts["dst_strides"], plan.facts["src_strides"], strict=True)
     )
     assert all(size > 1 for size, _, _ in dimensions)
     assert [d[1] for d in dimensions] == sorted((d[1] for d in dimensions), reverse=True)
