@@ -47,7 +47,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return _ops.linear.default(input, weight, bias)
 
 
-def _one_dimensional_padding(
+def both_sides(
     op: str, padding: int | Sequence[int] | str, kernel: int, dilation: int, stride: int
 ) -> list[int]:
     """(left, right) from an int, a pair, "same" or "valid"."""
@@ -85,7 +85,7 @@ def conv1d(
     Returns:
         [B, C_out, (L + left + right - dilation * (K - 1) - 1) // stride + 1].
     """
-    sides = _one_dimensional_padding("conv1d", padding, weight.shape[-1], dilation, stride)
+    sides = both_sides("conv1d", padding, weight.shape[-1], dilation, stride)
     return _ops.conv1d.default(input, weight, bias, stride, sides, dilation, groups)
 
 
@@ -104,7 +104,7 @@ def conv1d_constant(
     Returns:
         [..., L + left + right - K + 1]. Sums are in float32 (float64 for float64 input).
     """
-    sides = _one_dimensional_padding("conv1d_constant", padding, len(taps), 1, 1)
+    sides = both_sides("conv1d_constant", padding, len(taps), 1, 1)
     return _ops.conv1d_constant.default(input, taps, sides)
 
 
