@@ -99,8 +99,8 @@ Tensor expand_batches(const Tensor& matrices, const c10::SymDimVector& batch) {
   return unchanged ? matrices : matrices.expand_symint(shape);
 }
 
-/// a[..., M, K] @ b[..., K, N] with batch dimensions that broadcast. Without its own bias for each
-/// row of the batch, a product by one matrix is a product of two matrices.
+/// a[..., M, K] @ b[..., K, N] with batch dimensions that broadcast. A product by one matrix is a
+/// product of two matrices where `a` folds and the bias does not differ from row to row.
 CoreCall lower(const std::optional<Tensor>& bias, const Tensor& a, const Tensor& b) {
   if (a.dim() == 2 && b.dim() == 2) {
     return {bias, a, b, {a.sym_size(0), b.sym_size(1)}, false};
@@ -114,6 +114,7 @@ CoreCall lower(const std::optional<Tensor>& bias, const Tensor& a, const Tensor&
       return {bias, *std::move(rows), b, std::move(shape), true};
     }
   }
+  if (a.dim() == 2 || b.dim() == 2) return {bias, a, b, std::move(shape), false};
   return {bias, expand_batches(a, batch), expand_batches(b, batch), std::move(shape), false};
 }
 

@@ -19,18 +19,14 @@ using torch::autograd::variable_list;
 constexpr MatmulNames kMatmul{"matmul", "a", "b", "bias"};
 constexpr MatmulNames kLinear{"linear", "a", "b", "bias"};
 
-/// [..., M, K] and [..., K, N] to [..., M, N].
-c10::SymDimVector product_shape(const Tensor& a, const Tensor& b) {
-  c10::SymDimVector shape(a.sym_sizes());
-  shape.back() = b.sym_size(-1);
-  return shape;
-}
-
-/// Dimensions and sizes of [..., M, K] and [..., K, N], batch dimensions equal.
+/// Dimensions and sizes of [..., M, K] and [..., K, N]: equal batch dimensions, or none on one
+/// side.
 void check_shapes(const MatmulNames& names, const Tensor& a, const Tensor& b) {
-  TORCH_CHECK(a.dim() == b.dim(), names.op, ": ", names.a, " has ", a.dim(), " dimensions and ",
-              names.b, " ", b.dim(), "; as many are expected");
-  for (int64_t d = 0; d < a.dim() - 2; ++d) {
+  TORCH_CHECK(a.dim() == b.dim() || a.dim() == 2 || b.dim() == 2, names.op, ": ", names.a, " has ",
+              a.dim(), " dimensions and ", names.b, " ", b.dim(),
+              "; as many, or two in one of them, are accepted");
+  const int64_t batch_dimensions = std::min(a.dim(), b.dim()) - 2;
+  for (int64_t d = 0; d < batch_dimensions; ++d) {
     TORCH_SYM_CHECK(a.sym_size(d).sym_eq(b.sym_size(d)), names.op, ": ", names.a, " of shape ",
                     a.sym_sizes(), " and ", names.b, " of shape ", b.sym_sizes(),
                     " differ in batch dimension ", d);
@@ -72,7 +68,7 @@ Tensor bmm_composite(const Tensor& a, const Tensor& b) {
 
 Tensor addmm_composite(const Tensor& bias, const Tensor& a, const Tensor& b) {
   check_addmm(bias, a, b);
-  if (a.dim() == 2) return at::addmm(bias, a, b);
+  if (a.dim() == 2 && b.dim() == 2) return at::addmm(bias, a, b);
   // ATen has no N-D product that adds the bias before it rounds.
   const at::ScalarType type = a.scalar_type();
   const at::ScalarType wide = at::isReducedFloatingType(type) ? at::kFloat : type;
@@ -94,32 +90,57 @@ Tensor addmm_meta(const Tensor& bias, const Tensor& a, const Tensor& b) {
   return empty_product(a, b);
 }
 
-/// The gradients of a @ b; an operand is saved only where the other one's gradient is wanted.
-Tensor gradient_of_a(const Tensor& grad, const Tensor& b) {
-  return call_matmul(std::nullopt, grad, b.mT().conj());
+/// [..., R, C] as [rows, C]; a copy where no view will do.
+Tensor rows(const Tensor& matrices) {
+  c10::SymInt count = 1;
+  for (int64_t d = 0; d < matrices.dim() - 1; ++d) count *= matrices.sym_size(d);
+  return matrices.reshape_symint({count, matrices.sym_size(-1)});
 }
 
-Tensor gradient_of_b(const Tensor& grad, const Tensor& a) {
-  return call_matmul(std::nullopt, a.mT().conj(), grad);
+// An operand is saved only where the other one's gradient is wanted. A matrix that the whole batch
+// shares gets its gradient as one product over the batch, not as a sum of rounded products for
+// which the batch would have to be held in memory.
+void save_operands(AutogradContext* context, const Tensor& a, const Tensor& b) {
+  context->save_for_backward({b.requires_grad() ? a : Tensor(), a.requires_grad() ? b : Tensor()});
+  context->saved_data["a_dim"] = a.dim();
+  context->saved_data["b_dim"] = b.dim();
 }
 
-Tensor saved_if(bool wanted, const Tensor& tensor) { return wanted ? tensor : Tensor(); }
+Tensor gradient_of_a(const Tensor& grad, const Tensor& b, int64_t a_dim) {
+  if (a_dim == grad.dim()) return call_matmul(std::nullopt, grad, b.mT().conj());
+  return call_matmul(std::nullopt, rows(grad.mT()).mT(), rows(b.mT()).conj());
+}
+
+Tensor gradient_of_b(const Tensor& grad, const Tensor& a, int64_t b_dim) {
+  if (b_dim == grad.dim()) return call_matmul(std::nullopt, a.mT().conj(), grad);
+  return call_matmul(std::nullopt, rows(a).mT().conj(), rows(grad));
+}
+
+/// The gradients of the operands, of which the first is input `first` of the function.
+void set_operand_gradients(AutogradContext* context, const Tensor& grad, std::size_t first,
+                           variable_list& results) {
+  const variable_list saved = context->get_saved_variables();
+  if (context->needs_input_grad(first)) {
+    results[first] = gradient_of_a(grad, saved[1], context->saved_data["a_dim"].toInt());
+  }
+  if (context->needs_input_grad(first + 1)) {
+    results[first + 1] = gradient_of_b(grad, saved[0], context->saved_data["b_dim"].toInt());
+  }
+}
 
 /// `_mm` and `_bmm`.
 template <const auto& (*kOp)()>
 struct ProductFunction : torch::autograd::Function<ProductFunction<kOp>> {
   static constexpr bool is_traceable = true;
   static Tensor forward(AutogradContext* context, const Tensor& a, const Tensor& b) {
-    context->save_for_backward({saved_if(b.requires_grad(), a), saved_if(a.requires_grad(), b)});
+    save_operands(context, a, b);
     const at::AutoDispatchBelowADInplaceOrView guard;
     return kOp().call(a, b);
   }
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     variable_list results(2);
     if (!grads[0].defined()) return results;
-    const variable_list saved = context->get_saved_variables();
-    if (context->needs_input_grad(0)) results[0] = gradient_of_a(grads[0], saved[1]);
-    if (context->needs_input_grad(1)) results[1] = gradient_of_b(grads[0], saved[0]);
+    set_operand_gradients(context, grads[0], 0, results);
     return results;
   }
 };
@@ -128,7 +149,7 @@ struct AddmmFunction : torch::autograd::Function<AddmmFunction> {
   static constexpr bool is_traceable = true;
   static Tensor forward(AutogradContext* context, const Tensor& bias, const Tensor& a,
                         const Tensor& b) {
-    context->save_for_backward({saved_if(b.requires_grad(), a), saved_if(a.requires_grad(), b)});
+    save_operands(context, a, b);
     context->saved_data["bias_dim"] = bias.dim();
     for (int64_t d = 0; d < bias.dim(); ++d) {
       context->saved_data["bias_" + std::to_string(d)] = bias.sym_size(d);
@@ -139,10 +160,8 @@ struct AddmmFunction : torch::autograd::Function<AddmmFunction> {
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     variable_list results(3);
     if (!grads[0].defined()) return results;
-    const variable_list saved = context->get_saved_variables();
     if (context->needs_input_grad(0)) results[0] = grads[0].sum_to_size_symint(bias_shape(context));
-    if (context->needs_input_grad(1)) results[1] = gradient_of_a(grads[0], saved[1]);
-    if (context->needs_input_grad(2)) results[2] = gradient_of_b(grads[0], saved[0]);
+    set_operand_gradients(context, grads[0], 1, results);
     return results;
   }
 
@@ -251,8 +270,9 @@ void check_bmm(const Tensor& a, const Tensor& b) {
   check_strided(kMatmul.op, kMatmul.a, a);
   check_strided(kMatmul.op, kMatmul.b, b);
   check_matmul_types(kMatmul, a, b, std::nullopt);
-  TORCH_CHECK(a.dim() >= 3 && b.dim() >= 3, "matmul: _bmm takes three dimensions or more; a has ",
-              a.dim(), " and b ", b.dim());
+  TORCH_CHECK(a.dim() >= 2 && b.dim() >= 2 && a.dim() + b.dim() > 4,
+              "matmul: _bmm takes batches of matrices, and a matrix on one side; a has ", a.dim(),
+              " dimensions and b ", b.dim());
   check_shapes(kMatmul, a, b);
 }
 
@@ -265,6 +285,13 @@ void check_addmm(const Tensor& bias, const Tensor& a, const Tensor& b) {
               a.dim(), " and b ", b.dim());
   check_shapes(kLinear, a, b);
   check_bias("linear", bias, product_shape(a, b));
+}
+
+c10::SymDimVector product_shape(const Tensor& a, const Tensor& b) {
+  c10::SymDimVector shape((a.dim() >= b.dim() ? a : b).sym_sizes());
+  shape[shape.size() - 2] = a.sym_size(-2);
+  shape.back() = b.sym_size(-1);
+  return shape;
 }
 
 void check_bias(const char* op, const Tensor& bias, c10::SymIntArrayRef shape) {
@@ -281,7 +308,7 @@ void check_bias(const char* op, const Tensor& bias, c10::SymIntArrayRef shape) {
 
 Tensor call_matmul(const std::optional<Tensor>& bias, const Tensor& a, const Tensor& b) {
   if (bias) return addmm_op().call(*bias, a, b);
-  return a.dim() == 2 ? mm_op().call(a, b) : bmm_op().call(a, b);
+  return a.dim() == 2 && b.dim() == 2 ? mm_op().call(a, b) : bmm_op().call(a, b);
 }
 
 PlanReport report_matmul(const std::optional<Tensor>& bias, const Tensor& a, const Tensor& b,
@@ -291,11 +318,12 @@ PlanReport report_matmul(const std::optional<Tensor>& bias, const Tensor& a, con
     return {.kernel = "aten::matmul",
             .reason = std::string("the CUDA kernels have no ") + c10::toString(a.scalar_type())};
   }
-  const MatmulProblem problem = matmul_problem(*element, a, b, bias);
-  bool empty = problem.m == 0 || problem.n == 0;
-  for (const MatmulBatchDimension& d : problem.batch) empty |= d.size == 0;
-  if (empty) return {.kernel = "none", .reason = "the result is empty"};
-  return plan_matmul(problem, device).report();
+  const c10::SymDimVector sizes = product_shape(a, b);
+  const at::IntArrayRef shape = C10_AS_INTARRAYREF_SLOW(sizes);
+  if (std::count(shape.begin(), shape.end(), 0) != 0) {
+    return {.kernel = "none", .reason = "the result is empty"};
+  }
+  return plan_matmul(matmul_problem(*element, shape, a, b, bias), device).report();
 }
 
 TORCH_LIBRARY_IMPL(memops, CPU, m) {

@@ -31,8 +31,11 @@ void check_matmul_types(const MatmulNames& names, const at::Tensor& a, const at:
 /// The bias broadcasts to the result's shape.
 void check_bias(const char* op, const at::Tensor& bias, c10::SymIntArrayRef shape);
 
-/// A core's call through the dispatcher: `_addmm` with a bias, else `_mm` for matrices and `_bmm`
-/// for more dimensions.
+/// The result's shape: the batch dimensions of the operand that has them, and [M, N].
+MEMOPS_API c10::SymDimVector product_shape(const at::Tensor& a, const at::Tensor& b);
+
+/// A core's call through the dispatcher: `_addmm` with a bias, else `_mm` for two matrices and
+/// `_bmm` for more dimensions.
 at::Tensor call_matmul(const std::optional<at::Tensor>& bias, const at::Tensor& a,
                        const at::Tensor& b);
 

@@ -12,13 +12,12 @@ using at::Tensor;
 /// The product of checked arguments, in a new packed tensor.
 Tensor product(const std::optional<Tensor>& bias, const Tensor& a, const Tensor& b) {
   const DeviceScope scope(a);
-  at::DimVector shape(a.sizes());
-  shape.back() = b.size(-1);
-  Tensor out = at::empty(shape, a.options().memory_format(std::nullopt));
+  Tensor out = at::empty_symint(product_shape(a, b), a.options().memory_format(std::nullopt));
   if (out.numel() == 0) return out;
   const std::optional<MatmulElement> element = matmul_element(a.scalar_type());
   TORCH_INTERNAL_ASSERT(element, "the checks let through ", a.scalar_type());
-  const MatmulPlan plan = plan_matmul(matmul_problem(*element, a, b, bias), scope.facts());
+  const MatmulPlan plan =
+      plan_matmul(matmul_problem(*element, out.sizes(), a, b, bias), scope.facts());
   launch_matmul(plan,
                 {.out = out.mutable_data_ptr(),
                  .a = a.const_data_ptr(),

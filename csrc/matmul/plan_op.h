@@ -28,9 +28,14 @@ inline MatrixStrides matrix_strides(const at::Tensor& matrix) {
   return {.row = matrix.stride(-2), .column = matrix.stride(-1)};
 }
 
-/// a[..., M, K] @ b[..., K, N] with equal batch dimensions and a bias that broadcasts to the
-/// result.
-inline MatmulProblem matmul_problem(MatmulElement element, const at::Tensor& a, const at::Tensor& b,
+/// The stride of a batch dimension; a matrix that the batch shares has none.
+inline std::int64_t batch_stride(const at::Tensor& operand, int64_t dimension) {
+  return operand.dim() == 2 ? 0 : operand.stride(dimension);
+}
+
+/// The product of checked arguments, whose result has the shape `shape`.
+inline MatmulProblem matmul_problem(MatmulElement element, at::IntArrayRef shape,
+                                    const at::Tensor& a, const at::Tensor& b,
                                     const std::optional<at::Tensor>& bias) {
   MatmulProblem problem{.element = element,
                         .m = a.size(-2),
@@ -40,16 +45,15 @@ inline MatmulProblem matmul_problem(MatmulElement element, const at::Tensor& a, 
                         .b = matrix_strides(b),
                         .bias = std::nullopt,
                         .batch = {}};
-  for (int64_t d = 0; d < a.dim() - 2; ++d) {
-    problem.batch.push_back({a.size(d), a.stride(d), b.stride(d), 0});
+  const auto batch_dimensions = static_cast<int64_t>(shape.size()) - 2;
+  for (int64_t d = 0; d < batch_dimensions; ++d) {
+    problem.batch.push_back({shape[d], batch_stride(a, d), batch_stride(b, d), 0});
   }
   if (bias) {
-    at::DimVector shape(a.sizes());
-    shape.back() = problem.n;
     const at::Tensor spread = bias->expand(shape);
     problem.bias = matrix_strides(spread);
-    for (std::size_t d = 0; d < problem.batch.size(); ++d) {
-      problem.batch[d].bias_stride = spread.stride(static_cast<int64_t>(d));
+    for (int64_t d = 0; d < batch_dimensions; ++d) {
+      problem.batch[d].bias_stride = spread.stride(d);
     }
   }
   return problem;
