@@ -76,21 +76,6 @@ void check_per_batch(const Tensor& x, const char* argument, const OptionalTensor
                   "; [B] is accepted");
 }
 
-/// Refuses a state that overlaps itself or what is read. Symbolic strides are left to the run.
-void check_unshared(const Tensor& state, std::initializer_list<const Tensor*> read) {
-  if (state.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return;
-  TORCH_CHECK(at::has_internal_overlap(state) != at::MemOverlap::Yes, kUpdate,
-              ": conv_state of shape ", state.sizes(), " and strides ", state.strides(),
-              " holds one memory location more than once; clone() it first");
-  if (state.is_meta()) return;
-  for (const Tensor* tensor : read) {
-    if (tensor == nullptr) continue;
-    const at::MemOverlapStatus status = at::get_overlap_status(state, *tensor);
-    TORCH_CHECK(status != at::MemOverlapStatus::Full && status != at::MemOverlapStatus::Partial,
-                kUpdate, ": conv_state overlaps an argument that is read; clone() that one first");
-  }
-}
-
 }  // namespace
 
 Tensor empty_in_layout_of(const Tensor& x) {
@@ -176,7 +161,11 @@ void check_causal_update(const Tensor& x, const Tensor& conv_state, const Tensor
                     conv_state.sym_sizes(), " does not fit x of shape ", x.sym_sizes(),
                     "; without conv_state_indices N = B is accepted");
   }
-  check_unshared(conv_state, {&x, &weight, bias.has_value() ? &*bias : nullptr});
+  // Symbolic strides are left to the run: their overlap is not known.
+  if (conv_state.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return;
+  TORCH_CHECK(at::has_internal_overlap(conv_state) != at::MemOverlap::Yes, kUpdate,
+              ": conv_state of shape ", conv_state.sizes(), " and strides ", conv_state.strides(),
+              " holds one memory location more than once; clone() it first");
 }
 
 Tensor empty_causal_update(const Tensor& x) {

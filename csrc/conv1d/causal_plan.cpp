@@ -188,7 +188,7 @@ PlanReport CausalUpdatePlan::report() const {
   const std::int64_t written = ring ? std::min(p.steps, p.window) : p.window;
   const std::int64_t read = ring ? p.width - 1 : std::max(p.width - 1, p.window - 1);
   const std::int64_t elements =
-      p.batch * p.channels * (2 * p.steps + written + read) + p.channels * (p.width + 1);
+      p.batch * p.channels * (2 * p.steps + written + read) + p.channels * (p.width + p.bias);
   return {.op = "causal_conv1d_update",
           .kernel = ring ? "causal_update_ring" : "causal_update_shift",
           .reason = reason,

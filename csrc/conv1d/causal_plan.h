@@ -91,6 +91,7 @@ struct CausalUpdateProblem {
   std::int64_t rows;    // of the state
   std::int64_t window;  // positions a row of the state holds
   CausalDtype dtype;
+  bool bias;
   bool ring;
   bool indexed;
   bool silu;

@@ -39,7 +39,8 @@ inline CausalProblem causal_problem(const at::Tensor& x, const at::Tensor& weigh
 }
 
 inline CausalUpdateProblem causal_update_problem(const at::Tensor& x, const at::Tensor& conv_state,
-                                                 const at::Tensor& weight, bool silu,
+                                                 const at::Tensor& weight,
+                                                 const OptionalTensor& bias, bool silu,
                                                  const OptionalTensor& cache_seqlens,
                                                  const OptionalTensor& conv_state_indices) {
   return {.batch = x.size(0),
@@ -49,6 +50,7 @@ inline CausalUpdateProblem causal_update_problem(const at::Tensor& x, const at::
           .rows = conv_state.size(0),
           .window = conv_state.size(2),
           .dtype = causal_dtype(x.scalar_type()),
+          .bias = bias.has_value(),
           .ring = cache_seqlens.has_value(),
           .indexed = conv_state_indices.has_value(),
           .silu = silu};

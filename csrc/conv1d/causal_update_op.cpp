@@ -133,7 +133,7 @@ PlanReport plan_of_update(const PlanArguments& arguments, const DeviceFacts& dev
   const auto& t = arguments.tensors;
   check_causal_update(x, conv_state, weight, t.at(3), t.at(4), t.at(5));
   if (x.numel() == 0) return {.kernel = "none", .reason = "nothing to compute"};
-  return plan_causal_update(causal_update_problem(x, conv_state, weight,
+  return plan_causal_update(causal_update_problem(x, conv_state, weight, t.at(3),
                                                   arguments.integers.at(0) != 0, t.at(4), t.at(5)),
                             device)
       .report();
