@@ -62,5 +62,5 @@ def _plain_state() -> Iterator[None]:
     with torch.backends.__allow_nonbracketed_mutation():  # PyTorch's own test helpers forbid it
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
-    yield
+        yield
     torch.use_deterministic_algorithms(False)
