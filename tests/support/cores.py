@@ -208,9 +208,9 @@ CORES = (
             Case(
                 "all",
                 lambda m: call(
-                    m.tensor(2, 4, 8),
-                    m.tensor(2, 3, 8),
-                    m.tensor(4, 3, 3),
+                    m.tensor(2, 3, 4),
+                    m.tensor(2, 2, 4),
+                    m.tensor(3, 2, 3),
                     1,
                     [1, 1],
                     1,
@@ -221,9 +221,9 @@ CORES = (
             Case(
                 "input-only",
                 lambda m: call(
-                    m.tensor(2, 6, 4),
-                    m.tensor(2, 4, 8),
-                    m.tensor(6, 2, 2),
+                    m.tensor(1, 4, 3),
+                    m.tensor(1, 4, 6),
+                    m.tensor(4, 2, 2),
                     2,
                     [1, 0],
                     1,
@@ -234,13 +234,13 @@ CORES = (
             Case(
                 "weight-only",
                 lambda m: call(
-                    m.tensor(2, 3, 6, layout="transposed"),
-                    m.tensor(2, 3, 8),
-                    m.tensor(3, 1, 3),
+                    m.tensor(2, 2, 4, layout="transposed"),
+                    m.tensor(2, 2, 6),
+                    m.tensor(2, 1, 3),
                     1,
                     [0, 0],
                     1,
-                    3,
+                    2,
                     [False, True, False],
                 ),
             ),
