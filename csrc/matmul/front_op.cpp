@@ -2,6 +2,9 @@
 #include <ATen/TensorUtils.h>
 #include <ATen/autocast_mode.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "common/torch/checks.h"
 #include "common/torch/plan_op.h"
 #include "matmul/op.h"

@@ -4,6 +4,9 @@
 
 #include <ATen/autocast_mode.h>
 
+#include <algorithm>
+#include <string>
+
 #include "common/torch/autograd.h"
 #include "common/torch/checks.h"
 #include "common/torch/plan_op.h"
