@@ -60,9 +60,7 @@ def _one_dimensional_padding(
             raise RuntimeError(f"{op}: padding='same' is not supported with stride {stride}")
         total = dilation * (kernel - 1)
         return [total // 2, total - total // 2]
-    if isinstance(padding, Sequence):
-        return list(padding)
-    return [padding, padding]
+    return [padding, padding] if isinstance(padding, int) else list(padding)
 
 
 def conv1d(

@@ -66,6 +66,8 @@ void copy_into_cpu(const Tensor& dst, const Tensor& src) {
   }
 }
 
+void copy_into_composite(const Tensor& dst, const Tensor& src) { dst.copy_(src); }
+
 void copy_into_meta(const Tensor& dst, const Tensor& src) { check_copy_into(dst, src); }
 
 const auto& copy_into_op() {
@@ -223,6 +225,7 @@ TORCH_LIBRARY_IMPL(memops, CompositeImplicitAutograd, m) {
 TORCH_LIBRARY_IMPL(memops, FuncTorchBatchedDecomposition, m) {
   m.impl("copy", copy_composite);
   m.impl("copy_", copy_inplace_composite);
+  m.impl("_copy_into", copy_into_composite);
   m.impl("aos_to_soa", aos_to_soa);
   m.impl("soa_to_aos", soa_to_aos);
 }
