@@ -5,10 +5,21 @@
 
 namespace memops {
 
-/// Whether values of this type have gradients: f4x2 packs two numbers that nothing adds.
+/// Whether gradients of this type can be summed: neither integers nor the packed and experimental
+/// types that PyTorch gives no arithmetic.
 inline bool has_gradient(at::ScalarType type) {
-  return at::isComplexType(type) ||
-         (at::isFloatingType(type) && type != at::ScalarType::Float4_e2m1fn_x2);
+  switch (type) {
+    case at::kDouble:
+    case at::kFloat:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kComplexDouble:
+    case at::kComplexFloat:
+    case at::kComplexHalf:
+      return true;
+    default:
+      return c10::isFloat8Type(type);
+  }
 }
 
 /// The type in which a real type's repeated rows are summed.

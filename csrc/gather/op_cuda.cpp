@@ -63,7 +63,8 @@ void sum_into(const Tensor& out, GatherOp op, const Tensor& grad, bool copied, c
   if (index.numel() == 0) return;
   const DeviceScope scope(grad);
   const GatherSumPlan plan = plan_gather_sum(
-      gather_sum_problem(op, grad, rows, padding_index, address(grad), copied), scope.facts());
+      gather_sum_problem(op, grad, index, rows, padding_index, address(grad), copied),
+      scope.facts());
   Tensor indices = plain_index(index).view({-1});
   Tensor order;
   if (plan.kernel == GatherKernel::kRuns) {

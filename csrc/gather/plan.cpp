@@ -141,10 +141,13 @@ PlanReport GatherRowsPlan::report() const {
                     {"lanes_per_row", std::int64_t{lanes}},
                     {"rows_per_block", std::int64_t{rows_per_block}},
                     {"panels_per_row", panels},
+                    {"scratch_bytes",
+                     problem.table_copied ? problem.rows * problem.row_bytes : std::int64_t{0}},
                     {"bytes", 2 * problem.count * problem.row_bytes}}};
 }
 
 PlanReport GatherFieldsPlan::report() const {
+  const std::int64_t table_bytes = problem.fields * problem.columns * problem.element_bytes;
   return {
       .op = "gather_soa",
       .kernel = name(kernel),
@@ -155,11 +158,16 @@ PlanReport GatherFieldsPlan::report() const {
                 {"element_bytes", std::int64_t{problem.element_bytes}},
                 {"strides", std::vector<std::int64_t>{problem.field_stride, problem.column_stride}},
                 {"fields_per_thread", fields_per_thread},
+                {"scratch_bytes", problem.table_copied ? table_bytes : std::int64_t{0}},
                 {"bytes", 2 * problem.count * problem.fields * problem.element_bytes}}};
 }
 
 PlanReport GatherSumPlan::report() const {
   const std::int64_t element = bytes_of(problem.type);
+  const std::int64_t sorted = problem.index_bytes + static_cast<int>(sizeof(std::int64_t));
+  const std::int64_t scratch =
+      (problem.grad_copied ? problem.count * problem.fields * element : 0) +
+      (kernel == GatherKernel::kRuns ? problem.count * sorted : 0);
   return {
       .op = problem.op == GatherOp::kAosBackward ? "_gather_aos_backward" : "_gather_soa_backward",
       .kernel = name(kernel),
@@ -172,7 +180,7 @@ PlanReport GatherSumPlan::report() const {
                 {"vector_bytes", vector * element},
                 {"grad_strides",
                  std::vector<std::int64_t>{problem.position_stride, problem.field_stride}},
-                {"grad_copied", std::int64_t{problem.grad_copied}},
+                {"scratch_bytes", scratch},
                 {"bytes", (problem.count + problem.rows) * problem.fields * element}}};
 }
 

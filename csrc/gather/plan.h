@@ -78,6 +78,7 @@ struct GatherSumProblem {
   std::int64_t fields;
   std::int64_t rows;             // of the result, as the index counts them
   std::int64_t count;            // of the index
+  int index_bytes;               // 4 or 8
   std::int64_t padding_index;    // gets no gradient; -1: none
   std::int64_t position_stride;  // of grad, elements
   std::int64_t field_stride;

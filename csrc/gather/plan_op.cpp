@@ -36,10 +36,10 @@ PlanReport plan_of_gather_soa(const PlanArguments& arguments, const DeviceFacts&
       .report();
 }
 
-PlanReport plan_sum(GatherOp op, const Tensor& matrix, bool copied, int64_t rows,
-                    int64_t padding_index, const DeviceFacts& device) {
+PlanReport plan_sum(GatherOp op, const Tensor& matrix, bool copied, const Tensor& index,
+                    int64_t rows, int64_t padding_index, const DeviceFacts& device) {
   const GatherSumProblem problem =
-      gather_sum_problem(op, matrix, rows, padding_index, planned_address(matrix), copied);
+      gather_sum_problem(op, matrix, index, rows, padding_index, planned_address(matrix), copied);
   return plan_gather_sum(problem, device).report();
 }
 
@@ -61,7 +61,7 @@ PlanReport plan_aos_backward(const Tensor& grad, const Tensor& index, int64_t ro
   const int64_t fields = c10::multiply_integers(grad.sizes().slice(index.dim()));
   const auto in_place = gradient_in_place(grad, index.numel(), fields, planned_address(grad));
   const Tensor matrix = in_place ? *in_place : copy_of(grad).view({index.numel(), fields});
-  return plan_sum(GatherOp::kAosBackward, matrix, !in_place, rows, padding_index, device);
+  return plan_sum(GatherOp::kAosBackward, matrix, !in_place, index, rows, padding_index, device);
 }
 
 PlanReport plan_soa_backward(const Tensor& grad, const Tensor& index, int64_t columns,
@@ -79,7 +79,7 @@ PlanReport plan_soa_backward(const Tensor& grad, const Tensor& index, int64_t co
   const int64_t fields = grad.size(0);
   const auto in_place = gradient_in_place(grad, fields, index.numel(), planned_address(grad));
   const Tensor matrix = in_place ? *in_place : copy_of(grad).view({fields, index.numel()});
-  return plan_sum(GatherOp::kSoaBackward, matrix.t(), !in_place, columns, -1, device);
+  return plan_sum(GatherOp::kSoaBackward, matrix.t(), !in_place, index, columns, -1, device);
 }
 
 PlanReport plan_of_gather_aos_backward(const PlanArguments& arguments, const DeviceFacts& device) {

@@ -75,7 +75,8 @@ inline std::optional<at::Tensor> gradient_in_place(const at::Tensor& grad, int64
 }
 
 /// `grad` is [positions, fields] with any strides, of a type that gather_sum_type knows.
-inline GatherSumProblem gather_sum_problem(GatherOp op, const at::Tensor& grad, int64_t rows,
+inline GatherSumProblem gather_sum_problem(GatherOp op, const at::Tensor& grad,
+                                           const at::Tensor& index, int64_t rows,
                                            int64_t padding_index, std::uint64_t address,
                                            bool copied) {
   return {.op = op,
@@ -83,6 +84,7 @@ inline GatherSumProblem gather_sum_problem(GatherOp op, const at::Tensor& grad, 
           .fields = grad.size(1),
           .rows = rows,
           .count = grad.size(0),
+          .index_bytes = static_cast<int>(index.element_size()),
           .padding_index = padding_index,
           .position_stride = grad.stride(0),
           .field_stride = grad.stride(1),
