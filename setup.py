@@ -88,7 +88,9 @@ def jobs() -> int:
 
 def run(command: list[str], stdout: int | None = None) -> None:
     """Runs a build step; its own output tells what went wrong, so no traceback follows it."""
-    if subprocess.run(command, stdout=stdout).returncode != 0:
+    # CMake and Ninja may be installed beside the Python that runs this, and that not be on the PATH.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    if subprocess.run(command, stdout=stdout, env=os.environ | {"PATH": path}).returncode != 0:
         sys.exit(f"torch_memops: the build stopped at: {' '.join(command[:3])} ...")
 
 
@@ -115,7 +117,6 @@ class CMakeBuild(build_ext):
             f"-DMEMOPS_OUTPUT_DIR={output}",
             f"-DMEMOPS_TORCH_DIR={torch_dir}",
             f"-DMEMOPS_TORCH_VERSION={minor}",
-            f"-DMEMOPS_PYTHON={sys.executable}",
             f"-DMEMOPS_CUDA={'ON' if with_cuda else 'OFF'}",
             f"-DMEMOPS_NVCC={nvcc if with_cuda else ''}",
             f"-DMEMOPS_CUDA_ARCHITECTURES={';'.join(architectures())}",

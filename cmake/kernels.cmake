@@ -28,7 +28,7 @@ function(memops_kernel_library target)
     set(object "${CMAKE_BINARY_DIR}/kernels/${name}.o")
     add_custom_command(
       OUTPUT "${object}"
-      COMMAND "${MEMOPS_PYTHON}" "${CMAKE_SOURCE_DIR}/cmake/compile_kernel.py"
+      COMMAND python3 "${CMAKE_SOURCE_DIR}/cmake/compile_kernel.py"
               --report "${CMAKE_BINARY_DIR}/kernels/${name}.ptxas"
               -- "${MEMOPS_NVCC}" -c "${source}" -o "${object}"
               -MD -MF "${object}.d" -MT "${object}"

@@ -5,7 +5,8 @@ from torch_memops._loader import library_paths
 
 _loader.load()
 
-from torch_memops.ops import (  # noqa: E402  the library must be loaded first
+from torch_memops import nn  # noqa: E402  the library must be loaded first
+from torch_memops.ops import (  # noqa: E402
     aos_to_soa,
     causal_conv1d,
     causal_conv1d_update,
@@ -40,6 +41,7 @@ __all__ = [
     "library_paths",
     "linear",
     "matmul",
+    "nn",
     "plan",
     "soa_to_aos",
 ]

@@ -62,9 +62,7 @@ def load() -> None:
         )
     built = built_versions()
     if not built:
-        raise ImportError(
-            f"torch_memops: {LIBRARY_DIR} holds no libraries. Build them: {REBUILD}"
-        )
+        raise ImportError(f"torch_memops: {LIBRARY_DIR} holds no libraries. Build them: {REBUILD}")
     if version not in built:
         raise ImportError(
             f"torch_memops is built for PyTorch {', '.join(built)}; this is PyTorch "

@@ -47,7 +47,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return _ops.linear.default(input, weight, bias)
 
 
-def _one_dimensional_padding(
+def both_sides(
     op: str, padding: int | Sequence[int] | str, kernel: int, dilation: int, stride: int
 ) -> list[int]:
     """(left, right) from an int, a pair, "same" or "valid"."""
@@ -60,9 +60,7 @@ def _one_dimensional_padding(
             raise RuntimeError(f"{op}: padding='same' is not supported with stride {stride}")
         total = dilation * (kernel - 1)
         return [total // 2, total - total // 2]
-    if isinstance(padding, Sequence):
-        return list(padding)
-    return [padding, padding]
+    return [padding, padding] if isinstance(padding, int) else list(padding)
 
 
 def conv1d(
@@ -87,7 +85,7 @@ def conv1d(
     Returns:
         [B, C_out, (L + left + right - dilation * (K - 1) - 1) // stride + 1].
     """
-    sides = _one_dimensional_padding("conv1d", padding, weight.shape[-1], dilation, stride)
+    sides = both_sides("conv1d", padding, weight.shape[-1], dilation, stride)
     return _ops.conv1d.default(input, weight, bias, stride, sides, dilation, groups)
 
 
@@ -106,7 +104,7 @@ def conv1d_constant(
     Returns:
         [..., L + left + right - K + 1]. Sums are in float32 (float64 for float64 input).
     """
-    sides = _one_dimensional_padding("conv1d_constant", padding, len(taps), 1, 1)
+    sides = both_sides("conv1d_constant", padding, len(taps), 1, 1)
     return _ops.conv1d_constant.default(input, taps, sides)
 
 

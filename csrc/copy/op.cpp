@@ -4,6 +4,7 @@
 #include <ATen/MemoryOverlap.h>
 
 #include "common/torch/autograd.h"
+#include "common/torch/bits.h"
 #include "common/torch/checks.h"
 #include "common/torch/plan_op.h"
 #include "copy/plan_op.h"
@@ -14,23 +15,6 @@ namespace {
 using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-/// The integer type as wide as a tensor's elements, so that a copy cannot change a bit; complex128
-/// has none and its own copy keeps the bits.
-at::ScalarType bits_type(const Tensor& tensor) {
-  switch (tensor.element_size()) {
-    case 1:
-      return at::kByte;
-    case 2:
-      return at::kShort;
-    case 4:
-      return at::kInt;
-    case 8:
-      return at::kLong;
-    default:
-      return tensor.scalar_type();
-  }
-}
 
 Tensor empty_contiguous(const Tensor& like) {
   return at::empty_symint(like.sym_sizes(), like.options().memory_format(std::nullopt));
@@ -81,6 +65,8 @@ void copy_into_cpu(const Tensor& dst, const Tensor& src) {
     dst.copy_(safe);
   }
 }
+
+void copy_into_composite(const Tensor& dst, const Tensor& src) { dst.copy_(src); }
 
 void copy_into_meta(const Tensor& dst, const Tensor& src) { check_copy_into(dst, src); }
 
@@ -239,6 +225,7 @@ TORCH_LIBRARY_IMPL(memops, CompositeImplicitAutograd, m) {
 TORCH_LIBRARY_IMPL(memops, FuncTorchBatchedDecomposition, m) {
   m.impl("copy", copy_composite);
   m.impl("copy_", copy_inplace_composite);
+  m.impl("_copy_into", copy_into_composite);
   m.impl("aos_to_soa", aos_to_soa);
   m.impl("soa_to_aos", soa_to_aos);
 }

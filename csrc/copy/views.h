@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <stdexcept>
 
+#include "common/cuda/element_width.h"
 #include "copy/layout.h"
 
 namespace memops {
@@ -44,25 +45,6 @@ __device__ ViewOffsets<Offset> offsets_of(const StridedViews& views, Offset inde
     index = rest;
   }
   return at;
-}
-
-/// Calls `launch` with a value of the unsigned type that is `bytes` wide.
-template <class Launch>
-void by_element_width(int bytes, Launch&& launch) {
-  switch (bytes) {
-    case 1:
-      return launch(std::uint8_t{});
-    case 2:
-      return launch(std::uint16_t{});
-    case 4:
-      return launch(std::uint32_t{});
-    case 8:
-      return launch(std::uint64_t{});
-    case 16:
-      return launch(uint4{});
-  }
-  throw std::runtime_error("memops: no copy kernel for elements of " + std::to_string(bytes) +
-                           " bytes");
 }
 
 }  // namespace memops

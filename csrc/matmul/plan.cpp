@@ -1,0 +1,181 @@
+#include "matmul/plan.h"
+
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "common/math.h"
+
+namespace memops {
+namespace {
+
+std::int64_t element_bytes(MatmulElement element) {
+  switch (element) {
+    case MatmulElement::kFloat16:
+    case MatmulElement::kBFloat16:
+      return 2;
+    case MatmulElement::kFloat32:
+      return 4;
+    case MatmulElement::kFloat64:
+      return 8;
+  }
+  return 0;
+}
+
+const char* name(MatmulElement element) {
+  switch (element) {
+    case MatmulElement::kFloat16:
+      return "float16";
+    case MatmulElement::kBFloat16:
+      return "bfloat16";
+    case MatmulElement::kFloat32:
+      return "float32";
+    case MatmulElement::kFloat64:
+      return "float64";
+  }
+  return "unknown";
+}
+
+const char* name(MatmulKernel kernel) {
+  switch (kernel) {
+    case MatmulKernel::kTiled:
+      return "matmul_tiled";
+  }
+  return "unknown";
+}
+
+/// True where `outer` steps over exactly one run of `inner` in every argument.
+bool mergeable(const MatmulBatchDimension& outer, const MatmulBatchDimension& inner) {
+  return outer.a_stride == inner.size * inner.a_stride &&
+         outer.b_stride == inner.size * inner.b_stride &&
+         outer.bias_stride == inner.size * inner.bias_stride;
+}
+
+std::vector<MatmulBatchDimension> coalesce(const std::vector<MatmulBatchDimension>& batch) {
+  std::vector<MatmulBatchDimension> merged;
+  for (const MatmulBatchDimension& d : batch) {
+    if (d.size == 1) continue;
+    if (!merged.empty() && mergeable(merged.back(), d)) {
+      merged.back() = {merged.back().size * d.size, d.a_stride, d.b_stride, d.bias_stride};
+    } else {
+      merged.push_back(d);
+    }
+  }
+  return merged;
+}
+
+/// The stride of a dimension of size 1 means nothing; without it a view plans as a packed tensor.
+MatrixStrides normalise(std::int64_t rows, std::int64_t columns, MatrixStrides strides) {
+  return {rows == 1 ? 0 : strides.row, columns == 1 ? 0 : strides.column};
+}
+
+/// Whether neighbouring threads should load along a matrix's columns (rather than down its rows).
+bool along_columns(std::int64_t rows, std::int64_t columns, MatrixStrides strides) {
+  if (columns <= 1) return rows <= 1;
+  return rows <= 1 || strides.column <= strides.row;
+}
+
+/// A product of sizes, the largest int64 where it does not fit: expanded views have no memory that
+/// bounds it.
+std::int64_t saturating_product(std::initializer_list<std::int64_t> factors) {
+  std::int64_t product = 1;
+  for (const std::int64_t factor : factors) {
+    if (factor == 0) return 0;
+    if (__builtin_mul_overflow(product, factor, &product)) {
+      product = std::numeric_limits<std::int64_t>::max();
+    }
+  }
+  return product;
+}
+
+std::int64_t saturating_sum(std::initializer_list<std::int64_t> terms) {
+  std::int64_t sum = 0;
+  for (const std::int64_t term : terms) {
+    if (__builtin_add_overflow(sum, term, &sum)) sum = std::numeric_limits<std::int64_t>::max();
+  }
+  return sum;
+}
+
+std::int64_t batches(const MatmulProblem& problem) {
+  std::int64_t count = 1;
+  for (const MatmulBatchDimension& d : problem.batch) count = saturating_product({count, d.size});
+  return count;
+}
+
+/// A dimension's size as far as memory goes: 1 where the elements repeat.
+std::int64_t stored(std::int64_t size, std::int64_t stride) { return stride == 0 ? 1 : size; }
+
+std::int64_t stored_elements(const MatmulProblem& problem, std::int64_t rows, std::int64_t columns,
+                             MatrixStrides strides,
+                             std::int64_t MatmulBatchDimension::* batch_stride) {
+  if (rows == 0 || columns == 0) return 0;
+  std::int64_t count =
+      saturating_product({stored(rows, strides.row), stored(columns, strides.column)});
+  for (const MatmulBatchDimension& d : problem.batch) {
+    count = saturating_product({count, stored(d.size, d.*batch_stride)});
+  }
+  return count;
+}
+
+std::int64_t moved_bytes(const MatmulProblem& p) {
+  const std::int64_t elements = saturating_sum(
+      {stored_elements(p, p.m, p.k, p.a, &MatmulBatchDimension::a_stride),
+       stored_elements(p, p.k, p.n, p.b, &MatmulBatchDimension::b_stride),
+       p.bias ? stored_elements(p, p.m, p.n, *p.bias, &MatmulBatchDimension::bias_stride) : 0,
+       saturating_product({batches(p), p.m, p.n})});
+  return saturating_product({elements, element_bytes(p.element)});
+}
+
+}  // namespace
+
+MatmulPlan plan_matmul(const MatmulProblem& given, const DeviceFacts& device) {
+  MatmulProblem problem = given;
+  problem.a = normalise(problem.m, problem.k, problem.a);
+  problem.b = normalise(problem.k, problem.n, problem.b);
+  if (problem.bias) problem.bias = normalise(problem.m, problem.n, *problem.bias);
+  problem.batch = coalesce(problem.batch);
+
+  MatmulPlan plan{.kernel = MatmulKernel::kTiled,
+                  .problem = std::move(problem),
+                  .a_along_k = false,
+                  .b_along_n = false,
+                  .m_tiles = 0,
+                  .n_tiles = 0,
+                  .tiles = 0,
+                  .waves = 0,
+                  .reason =
+                      "16 x 16 tiles take any sizes, strides and batches; each operand is loaded "
+                      "along the dimension with the smaller stride"};
+  const MatmulProblem& p = plan.problem;
+  plan.a_along_k = along_columns(p.m, p.k, p.a);
+  plan.b_along_n = along_columns(p.k, p.n, p.b);
+  plan.m_tiles = ceil_div<std::int64_t>(p.m, kMatmulTile);
+  plan.n_tiles = ceil_div<std::int64_t>(p.n, kMatmulTile);
+  plan.tiles = saturating_product({plan.m_tiles, plan.n_tiles, batches(p)});
+  const std::int64_t wave = std::int64_t{kMatmulBlocksPerMultiprocessor} * device.multiprocessors;
+  plan.waves = plan.tiles / wave + (plan.tiles % wave != 0);
+  return plan;
+}
+
+PlanReport MatmulPlan::report() const {
+  const MatmulProblem& p = problem;
+  const std::string orientation = {a_along_k ? 'n' : 't', b_along_n ? 'n' : 't'};
+  return {.op = "matmul",
+          .kernel = name(kernel),
+          .reason = reason,
+          .facts = {{"M", p.m},
+                    {"N", p.n},
+                    {"K", p.k},
+                    {"batch", batches(p)},
+                    {"element", std::string(name(p.element))},
+                    {"bias", std::string(p.bias ? "in the epilogue" : "none")},
+                    {"tile", std::vector<std::int64_t>{kMatmulTile, kMatmulTile, kMatmulTile}},
+                    {"orientation", orientation},
+                    {"flops", saturating_product({2, batches(p), p.m, p.n, p.k})},
+                    {"bytes", moved_bytes(p)},
+                    {"blocks", tiles},
+                    {"waves", waves}}};
+}
+
+}  // namespace memops

@@ -1,0 +1,1 @@
+"""Helpers that the tests share: devices, tensors with chosen layouts, references, samples."""

@@ -1,0 +1,591 @@
+"""torch.compile and torch.export: full graphs, dynamic shapes, strides, the ops' Meta kernels."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch_memops
+from support.cores import CORES
+from support.samples import (
+    CAUSAL_CONV1D,
+    CAUSAL_CONV1D_UPDATE,
+    CONV1D,
+    COPY,
+    OPS,
+    TAPS,
+    Args,
+    Op,
+    call,
+    differentiable,
+    each_case,
+    each_op,
+)
+from support.samples import Case as SampleCase
+from support.tensors import LAYOUTS, Make, random_bits, to_bytes
+from functorch.compile import make_boxed_func
+from torch import Tensor
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
+
+pytestmark = pytest.mark.core
+ALL = (*OPS, *CORES)
+BACKENDS = ("aot_eager", pytest.param("inductor", marks=pytest.mark.slow))
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> Iterator[None]:
+    """No compiled code from another test: after 8 shapes Dynamo runs eager without a word."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def tensors(value: Any) -> list[Tensor]:
+    """All tensors of a nest of results."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
+
+
+def assert_equal_results(ours: Any, expected: Any) -> None:
+    """Values, dtypes and strides."""
+    for mine, other in zip(tensors(ours), tensors(expected), strict=True):
+        torch.testing.assert_close(mine, other)
+        assert mine.stride() == other.stride()
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("op", each_op(OPS))
+def test_full_graph(op: Op, dynamic: bool, device: str) -> None:
+    """The whole op in one graph, between other operations, values as in eager mode."""
+
+    def program(*args: Any, **kwargs: Any) -> list[Tensor]:
+        scaled = [a * 2 if isinstance(a, Tensor) and a.is_floating_point() else a for a in args]
+        return [r + 1 for r in op.functional(*scaled, **kwargs)]
+
+    compiled = torch.compile(program, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    for seed in (1, 2):
+        args, kwargs = op.sized(Make(device, seed=seed), 4)
+        assert_equal_results(compiled(*args, **kwargs), program(*args, **kwargs))
+
+
+@pytest.mark.parametrize("op", each_op(differentiable(OPS)))
+def test_full_graph_with_gradients(op: Op, device: str) -> None:
+    """Forward and backward compiled, with a transpose and a sine behind the op."""
+
+    def program(*args: Any, **kwargs: Any) -> Tensor:
+        result = op.functional(*args, **kwargs)[0]
+        return (result.mT.sin() if result.dim() > 1 else result.sin()).sum()
+
+    compiled = torch.compile(program, backend="aot_eager", fullgraph=True)
+    assert_equal_gradients([op], program, compiled, Make(device, requires_grad=True), 4)
+
+
+def assert_equal_gradients(
+    ops: Sequence[Op], eager: Callable[..., Any], compiled: Callable[..., Any], make: Make, n: int
+) -> None:
+    """Value and gradients of two functions of the same leaves; None counts as zeros."""
+    found = []
+    args = [op.sized(make, n) for op in ops]
+    leaves = [t for t in tensors(args) if t.requires_grad]
+    for function in (eager, compiled):
+        value = function(*args[0][0], **args[0][1]) if len(ops) == 1 else function(args)
+        grads = torch.autograd.grad(value, leaves, allow_unused=True)
+        found.append([value, *(torch.zeros_like(t) if g is None else g for t, g in zip(leaves, grads, strict=True))])
+    for mine, other in zip(*found, strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+INDUCTOR_MODES = (
+    pytest.param({"dynamic": False}, id="static"),
+    pytest.param({"dynamic": True}, id="dynamic"),
+    pytest.param({"mode": "reduce-overhead"}, id="reduce-overhead", marks=pytest.mark.cuda),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", INDUCTOR_MODES)
+def test_inductor_with_every_op(mode: dict[str, Any], device: str) -> None:
+    """One graph that holds all ops between pointwise kernels; several runs, changed contents."""
+    if "mode" in mode and device == "cpu":
+        pytest.skip("CUDA graphs need a CUDA device")
+
+    def program(calls: list[Args]) -> list[Tensor]:
+        results = []
+        for op, (args, kwargs) in zip(OPS, calls, strict=True):
+            scaled = [a * 2 if isinstance(a, Tensor) and a.is_floating_point() else a for a in args]
+            results.extend(r + 1 for r in op.functional(*scaled, **kwargs))
+        return results
+
+    compiled = torch.compile(program, fullgraph=True, **mode)
+    for seed, n in enumerate((4, 4, 4, *((6,) if mode.get("dynamic") else ()))):
+        calls = [op.sized(Make(device, seed=seed), n) for op in OPS]
+        torch.compiler.cudagraph_mark_step_begin()
+        ours = [r.clone(memory_format=torch.preserve_format) for r in compiled(calls)]
+        assert_equal_results(ours, program(calls))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", INDUCTOR_MODES)
+def test_inductor_with_every_op_and_gradients(mode: dict[str, Any], device: str) -> None:
+    """pytorch#157363: forward and backward of all ops in one graph, on the captured stream too."""
+    if "mode" in mode and device == "cpu":
+        pytest.skip("CUDA graphs need a CUDA device")
+    ops = differentiable(OPS)
+
+    def program(calls: list[Args]) -> Tensor:
+        sums = [
+            op.functional(*args, **kwargs)[0].sin().sum()
+            for op, (args, kwargs) in zip(ops, calls, strict=True)
+        ]
+        return torch.stack(sums).sum()
+
+    compiled = torch.compile(program, fullgraph=True, **mode)
+    for seed, n in enumerate((4, 4, 4, *((6,) if mode.get("dynamic") else ()))):
+        torch.compiler.cudagraph_mark_step_begin()
+        make = Make(device, requires_grad=True, seed=seed)
+        assert_equal_gradients(ops, program, compiled, make, n)
+
+
+@pytest.mark.parametrize("op", each_op(OPS))
+def test_three_sizes_compile_once(op: Op, device: str) -> None:
+    """A Meta kernel that reads a size as a number would compile once a size."""
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(op.functional, backend=counter, fullgraph=True, dynamic=True)
+    for n in (4, 6, 9):
+        args, kwargs = op.sized(Make(device), n)
+        expected = op.functional(*args, **kwargs)
+        assert_equal_results(compiled(*args, **kwargs), expected)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("op", each_op(differentiable(OPS)))
+def test_three_sizes_compile_once_with_gradients(op: Op, device: str) -> None:
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(op.functional, backend=counter, fullgraph=True, dynamic=True)
+    for n in (4, 6, 9):
+        found = []
+        for function in (op.functional, compiled):
+            args, kwargs = op.sized(Make(device, requires_grad=True), n)
+            leaves = [t for t in tensors((args, kwargs)) if t.requires_grad]
+            result = function(*args, **kwargs)[0]
+            found.append(torch.autograd.grad(result.sum(), leaves, allow_unused=True))
+        for mine, other in zip(*found, strict=True):
+            present = [t for t in (mine, other) if t is not None]
+            if len(present) == 2:
+                torch.testing.assert_close(mine, other)
+            else:
+                assert not any(t.any() for t in present)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("op", each_op(OPS))
+def test_marked_dimensions_stay_dynamic(op: Op, device: str) -> None:
+    """mark_dynamic raises where a kernel specialises the dimension."""
+    counter = CompileCounterWithBackend("eager")
+    compiled = torch.compile(op.functional, backend=counter, fullgraph=True)
+    for n in (5, 8):
+        args, kwargs = op.sized(Make(device), n)
+        for small, large in zip(
+            tensors((args, kwargs)), tensors(op.sized(Make(device), n + 1)), strict=True
+        ):
+            for d in range(small.dim()):
+                if small.shape[d] != large.shape[d]:
+                    torch._dynamo.mark_dynamic(small, d)
+        compiled(*args, **kwargs)
+    assert counter.frame_count == 1
+
+
+class Program(torch.nn.Module):
+    """An op as a module, for torch.export."""
+
+    def __init__(self, op: Op, options: dict[str, Any]) -> None:
+        super().__init__()
+        self.op, self.options = op, options
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return self.op.functional(*tensors, **self.options)
+
+
+def exportable(op: Op, make: Make, n: int) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
+    """The sized arguments as tensors alone; everything else is fixed in the module."""
+    args, kwargs = op.sized(make, n)
+    if op.name == "conv1d_constant":
+        return args[:1], {"taps": args[1], **kwargs}
+    fixed = {k: v for k, v in kwargs.items() if not isinstance(v, Tensor)}
+    assert len(fixed) == len(kwargs)
+    return args, fixed
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["non-strict", "strict"])
+@pytest.mark.parametrize("op", each_op(OPS))
+def test_export_with_dynamic_dimensions(op: Op, strict: bool, device: str) -> None:
+    """One exported program serves other sizes, and holds our ops."""
+    small, options = exportable(op, Make(device), 4)
+    large, _ = exportable(op, Make(device), 7)
+    dims = tuple(
+        {d: torch.export.Dim.AUTO for d in range(a.dim()) if a.shape[d] != b.shape[d]}
+        for a, b in zip(small, large, strict=True)
+    )
+    module = Program(op, options)
+    exported = torch.export.export(module, small, dynamic_shapes=(dims,), strict=strict)
+    targets = {str(node.target) for node in exported.graph.nodes}
+    assert any(target.startswith("memops.") for target in targets), targets
+    for n in (4, 7, 11):
+        given, _ = exportable(op, Make(device, seed=n), n)
+        assert_equal_results(exported.module()(*given), module(*given))
+
+
+@pytest.mark.parametrize(("op", "case"), each_case(ALL))
+def test_meta_has_the_real_strides(op: Op, case: SampleCase, device: str) -> None:
+    """flash-attention#818: shapes, dtypes and strides of every sample, on the meta device."""
+    args, kwargs = case.make(Make(device))
+    on_meta = pytree.tree_map_only(Tensor, lambda t: t.to("meta") if t.dim() == 0 else meta(t), (args, kwargs))
+    real = tensors(op.functional(*args, **kwargs))
+    traced = tensors(op.functional(*on_meta[0], **on_meta[1]))
+    assert len(real) == len(traced)
+    for mine, other in zip(traced, real, strict=True):
+        assert mine.shape == other.shape
+        assert mine.dtype == other.dtype
+        assert mine.stride() == other.stride()
+
+
+def meta(tensor: Tensor) -> Tensor:
+    """The tensor on the meta device, strides kept."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def layout_grid() -> Iterator[tuple[Op, Callable[[Make], Args], str]]:
+    """Every op over layouts of its first two arguments: either, and both alike."""
+    pairs = {(a, "contiguous") for a in LAYOUTS} | {("contiguous", b) for b in LAYOUTS}
+    for first, second in sorted(pairs | {(a, a) for a in LAYOUTS}):
+        pair = f"{first}-{second}"
+        yield (
+            CONV1D,
+            lambda m, a=first, b=second: call(
+                m.tensor(2, 4, 9, layout=a), m.tensor(6, 4, 3, layout=b), padding=(1, 1)
+            ),
+            f"conv1d-{pair}",
+        )
+        yield (
+            CONV1D,
+            lambda m, a=first, b=second: call(
+                m.tensor(3, 1, 9, layout=a), m.tensor(1, 1, 3, layout=b), padding=(1, 1)
+            ),
+            f"conv1d-one-channel-{pair}",
+        )
+        yield (
+            CAUSAL_CONV1D,
+            lambda m, a=first, b=second: call(
+                m.tensor(2, 4, 9, layout=a), m.tensor(4, 3, layout=b), silu=True, final_state=True
+            ),
+            f"causal_conv1d-{pair}",
+        )
+        yield (
+            CAUSAL_CONV1D_UPDATE,
+            lambda m, a=first, b=second: call(
+                m.tensor(2, 4, 3, layout=a), m.tensor(2, 4, 5, layout=b), m.tensor(4, 3)
+            ),
+            f"causal_conv1d_update-{pair}",
+        )
+        for op in OPS:
+            if op.name == "matmul":
+                yield (
+                    op,
+                    lambda m, a=first, b=second: call(
+                        m.tensor(2, 4, 5, layout=a), m.tensor(2, 5, 3, layout=b)
+                    ),
+                    f"matmul-{pair}",
+                )
+            elif op.name == "linear":
+                yield (
+                    op,
+                    lambda m, a=first, b=second: call(
+                        m.tensor(2, 4, 5, layout=a), m.tensor(3, 5, layout=b), m.tensor(3)
+                    ),
+                    f"linear-{pair}",
+                )
+    for layout in LAYOUTS:
+        for op in OPS:
+            if op.name in ("copy", "aos_to_soa", "soa_to_aos"):
+                yield op, lambda m, a=layout: call(m.tensor(2, 1, 5, layout=a)), f"{op.name}-{layout}"
+                yield op, lambda m, a=layout: call(m.tensor(3, 4, layout=a)), f"{op.name}-2d-{layout}"
+            elif op.name in ("gather_aos", "gather_soa"):
+                yield (
+                    op,
+                    lambda m, a=layout: call(m.tensor(5, 5, layout=a), m.index(5, 2, 3, layout=a)),
+                    f"{op.name}-{layout}",
+                )
+            elif op.name == "conv1d_constant":
+                yield (
+                    op,
+                    lambda m, a=layout: call(m.tensor(2, 3, 7, layout=a), TAPS),
+                    f"conv1d_constant-{layout}",
+                )
+
+
+GRID = [pytest.param(op, make, id=text) for op, make, text in layout_grid()]
+
+
+@pytest.mark.parametrize(("op", "make"), GRID)
+def test_strides_over_the_layout_grid(op: Op, make: Callable[[Make], Args], device: str) -> None:
+    """pytorch#128626: eager, fake and meta agree, forward and backward."""
+    grad = op.differentiable
+    args, kwargs = make(Make(device, requires_grad=grad))
+    with FakeTensorMode(allow_non_fake_inputs=False) as mode:
+        fake_args, fake_kwargs = pytree.tree_map_only(Tensor, mode.from_tensor, (args, kwargs))
+        fake = tensors(op.functional(*fake_args, **fake_kwargs))
+    real = tensors(op.functional(*args, **kwargs))
+    for mine, other in zip(fake, real, strict=True):
+        assert (mine.shape, mine.stride(), mine.dtype) == (other.shape, other.stride(), other.dtype)
+    if not grad:
+        return
+    leaves = [t for t in tensors((args, kwargs)) if t.requires_grad]
+    incoming = torch.randn_like(real[0])
+    grads = torch.autograd.grad(real[0], leaves, incoming, allow_unused=True)
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(op.functional, backend=counter, fullgraph=True)
+    traced = compiled(*args, **kwargs)[0]
+    traced_grads = torch.autograd.grad(traced, leaves, incoming, allow_unused=True)
+    assert traced.stride() == real[0].stride()
+    for mine, other in zip(traced_grads, grads, strict=True):
+        assert (mine is None) == (other is None)
+        if mine is not None and other is not None:
+            assert mine.stride() == other.stride()
+
+
+@pytest.mark.parametrize(("op", "case"), each_case(ALL))
+def test_fake_cuda_tensors_on_any_machine(op: Op, case: SampleCase) -> None:
+    """The Meta kernels for device "cuda" without a GPU."""
+    args, kwargs = case.make(Make("cpu"))
+    real = tensors(op.functional(*args, **kwargs))
+    with FakeTensorMode() as mode:
+        def to_fake(tensor: Tensor) -> Tensor:
+            strides = tensor.stride()
+            return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device="cuda")
+
+        fake_args, fake_kwargs = pytree.tree_map_only(Tensor, to_fake, (args, kwargs))
+        fake = tensors(op.functional(*fake_args, **fake_kwargs))
+        assert mode is not None
+    for mine, other in zip(fake, real, strict=True):
+        assert mine.device.type == "cuda"
+        assert (mine.shape, mine.stride(), mine.dtype) == (other.shape, other.stride(), other.dtype)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_copy_into_inside_a_graph(backend: str, device: str) -> None:
+    """flashinfer#403: the write is seen by what follows; its result, a slice, a transposed view."""
+
+    def statement(d: Tensor, s: Tensor) -> Tensor:
+        d = d + 0
+        torch_memops.copy_(d, s)
+        return d * 2
+
+    def used(d: Tensor, s: Tensor) -> Tensor:
+        return torch_memops.copy_(d + 0, s) * 2
+
+    def into_slice(d: Tensor, s: Tensor) -> Tensor:
+        d = d + 0
+        torch_memops.copy_(d[1:, ::2], s[1:, ::2])
+        return d * 2
+
+    def into_transposed(d: Tensor, s: Tensor) -> Tensor:
+        d = d + 0
+        torch_memops.copy_(d.t(), s.t())
+        return d.sin()
+
+    def argument(d: Tensor, s: Tensor) -> Tensor:
+        torch_memops.copy_(d[2:4], s[:2])
+        return d.sum()
+
+    make = Make(device)
+    for program in (statement, used, into_slice, into_transposed, argument):
+        d, s = make.tensor(5, 6), make.tensor(5, 6)
+        other = d.clone()
+        torch._dynamo.reset()
+        compiled = torch.compile(program, backend=backend, fullgraph=True)
+        for _ in range(2):
+            torch.testing.assert_close(compiled(d, s), program(other, s))
+            assert torch.equal(d, other)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_update_inside_a_graph(backend: str, device: str) -> None:
+    """A decode loop under torch.compile changes the same state that eager mode does."""
+    make = Make(device)
+    weight, bias = make.tensor(3, 4), make.tensor(3)
+    states = [torch.zeros(2, 3, 4, device=device) for _ in range(2)]
+
+    def step(x: Tensor, state: Tensor) -> Tensor:
+        return torch_memops.causal_conv1d_update(x * 2, state, weight, bias, silu=True) + 1
+
+    compiled = torch.compile(step, backend=backend, fullgraph=True)
+    for _ in range(4):
+        x = make.tensor(2, 3)
+        torch.testing.assert_close(compiled(x, states[0]), step(x, states[1]))
+        torch.testing.assert_close(states[0], states[1])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_views_inside_a_graph(backend: str, device: str) -> None:
+    """pytorch#179422: an op that reads raw pointers gets views of a computed buffer."""
+
+    def program(x: Tensor) -> list[Tensor]:
+        y = (x + 1).view(4, 6)
+        return [
+            torch_memops.copy(y[:, :4]),
+            torch_memops.copy(y.t()),
+            torch_memops.copy(y.split(3, 1)[1]),
+            torch_memops.copy(y.view(24)[1:]),
+            torch_memops.aos_to_soa(y[:, 2:]),
+            torch_memops.matmul(y[:, :4], y.t()[:4]),
+            torch_memops.gather_aos(y.t(), torch.arange(3, device=x.device)),
+            torch_memops.conv1d_constant(y[:, 1:], TAPS),
+            torch_memops.conv1d(y[None, :, 1:], y[:2, :4].view(2, 4, 1)),
+        ]
+
+    x = Make(device).tensor(24)
+    compiled = torch.compile(program, backend=backend, fullgraph=True)
+    assert_equal_results(compiled(x), program(x))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_taps_that_change_between_calls(dynamic: bool | None, device: str) -> None:
+    """pytorch#149406, pytorch#197889, pytorch#194976: never a filter from an earlier call."""
+
+    def program(x: Tensor, s: float) -> Tensor:
+        return torch_memops.conv1d_constant(x * s, [s, 1.0, s + 0.5], (1, 1))
+
+    x = Make(device).tensor(2, 9)
+    compiled = torch.compile(program, backend="aot_eager", dynamic=dynamic)
+    for s in (1.0, 1.5, 2.0, 2.5, 3.0, 1.0):
+        torch.testing.assert_close(compiled(x, s), program(x, s))
+
+
+def test_many_filters_recompile_and_stay_right(device: str) -> None:
+    """A new filter recompiles: 14 of them need a higher limit; the default one raises, loudly."""
+
+    def program(x: Tensor, taps: list[float]) -> Tensor:
+        return torch_memops.conv1d_constant(x, taps, (1, 1))
+
+    x = Make(device).tensor(2, 9)
+    filters = [[0.5 * n, 1.0, n + 0.25] for n in range(14)]
+    with torch._dynamo.config.patch(recompile_limit=32):
+        compiled = torch.compile(program, backend="aot_eager", fullgraph=True)
+        for taps in filters:
+            torch.testing.assert_close(compiled(x, taps), program(x, taps))
+    torch._dynamo.reset()
+    compiled = torch.compile(program, backend="aot_eager", fullgraph=True)
+    for taps in filters:
+        try:
+            result = compiled(x, taps)
+        except torch._dynamo.exc.FailOnRecompileLimitHit:
+            break
+        torch.testing.assert_close(result, program(x, taps))
+
+
+BYTES = ("uint16", "uint32", "uint64", "bool", "complex32", "bits8", "float4_e2m1fn_x2") + tuple(
+    f"float8_{kind}" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz")
+)
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_unusual_dtypes_inside_a_graph(name: str, device: str) -> None:
+    """pytorch#169656, pytorch#185330: copies, gathers and layouts, compiled."""
+    dtype = getattr(torch, name)
+
+    def program(x: Tensor, index: Tensor) -> list[Tensor]:
+        return [
+            torch_memops.copy(x),
+            torch_memops.aos_to_soa(x),
+            torch_memops.gather_aos(x, index),
+            torch_memops.gather_soa(x, index),
+        ]
+
+    x = random_bits((5, 6), dtype).to(device)
+    index = torch.tensor([4, 0, 2], device=device)
+    compiled = torch.compile(program, backend="aot_eager", fullgraph=True)
+    for mine, other in zip(compiled(x, index), program(x, index), strict=True):
+        assert mine.dtype == dtype
+        assert torch.equal(to_bytes(mine), to_bytes(other))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gather_by_a_data_dependent_index(backend: str, device: str) -> None:
+    """The index of mask.nonzero() has a size that no one knows while tracing."""
+
+    def program(x: Tensor, mask: Tensor) -> Tensor:
+        return torch_memops.gather_aos(x, mask.nonzero().squeeze(1)).sum(0)
+
+    make = Make(device)
+    compiled = torch.compile(program, backend=backend, fullgraph=True, dynamic=True)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        for _ in range(2):
+            x = make.tensor(9, 4)
+            mask = x[:, 0] > 0
+            torch.testing.assert_close(compiled(x, mask), program(x, mask))
+
+
+def test_graph_keeps_our_ops(device: str) -> None:
+    """The autograd kernel hands over to ATen only under torch.func, not while tracing."""
+    seen: list[str] = []
+
+    def spy(module: torch.fx.GraphModule, _: list[Any]) -> Any:
+        seen.extend(str(node.target) for node in module.graph.nodes)
+        return make_boxed_func(module.forward)
+
+    backend = torch._dynamo.backends.common.aot_autograd(fw_compiler=spy, bw_compiler=spy)
+    make = Make(device, requires_grad=True)
+    a, b = make.tensor(4, 5), make.tensor(5, 6)
+    torch.compile(torch_memops.matmul, backend=backend, fullgraph=True)(a, b).sum().backward()
+    assert sum(target.startswith("memops._mm") for target in seen) == 3
+    assert not any(target.startswith("aten.mm") for target in seen)
+
+
+@pytest.mark.slow
+@pytest.mark.cuda
+def test_reduce_overhead_copies_into_an_argument() -> None:
+    """A static input that is written in place, inside CUDA graph trees."""
+    d, s = torch.zeros(64, 65, device="cuda"), torch.randn(65, 64, device="cuda")
+
+    def program(d: Tensor, s: Tensor) -> Tensor:
+        torch_memops.copy_(d, s.t())
+        return d * 2
+
+    compiled = torch.compile(program, mode="reduce-overhead", fullgraph=True)
+    for _ in range(4):
+        s.normal_()
+        torch.compiler.cudagraph_mark_step_begin()
+        assert torch.equal(compiled(d, s), s.t() * 2)
+        assert torch.equal(d, s.t())
+
+
+def test_compiled_module_trains(device: str) -> None:
+    """A few steps of gradient descent: compiled and eager give the same weights."""
+    make = Make(device)
+    x, target = make.tensor(8, 2, 16), make.tensor(8, 4, 14)
+    start = make.tensor(4, 2, 3)
+    finished = []
+    for wrap in (lambda f: f, lambda f: torch.compile(f, backend="aot_eager", fullgraph=True)):
+        weight = start.clone().requires_grad_()
+        convolve = wrap(torch_memops.conv1d)
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+        for _ in range(5):
+            optimizer.zero_grad()
+            (convolve(x, weight) - target).square().mean().backward()
+            optimizer.step()
+        finished.append(weight.detach())
+    torch.testing.assert_close(*finished)
+
+
+def test_copy_of_a_leaf_is_no_alias(device: str) -> None:
+    """Functionalisation must not take the fresh result for its source."""
+
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = COPY.call(x)
+        y.add_(1)
+        return x + 0, y
+
+    x = Make(device).tensor(3, 4)
+    ours = torch.compile(program, backend="aot_eager", fullgraph=True)(x)
+    assert_equal_results(ours, program(x))

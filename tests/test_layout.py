@@ -1,0 +1,142 @@
+"""The layout algebra and the copy plan, without a GPU: the planned dimensions move every element."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given
+from torch import Tensor
+
+import torch_memops as tm
+
+DEVICES = [tm.DeviceFacts(multiprocessors=n) for n in (1, 8, 66, 108, 132)]
+
+
+def byte_moves(
+    sizes: list[int], dst_strides: list[int], src_strides: list[int], width: int
+) -> Counter[tuple[int, int]]:
+    """Every (destination byte, source byte) pair that a strided copy moves."""
+    moves: Counter[tuple[int, int]] = Counter()
+    for coordinate in itertools.product(*map(range, sizes)):
+        dst = sum(c * s for c, s in zip(coordinate, dst_strides, strict=True)) * width
+        src = sum(c * s for c, s in zip(coordinate, src_strides, strict=True)) * width
+        moves.update((dst + byte, src + byte) for byte in range(width))
+    return moves
+
+
+@st.composite
+def views(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
+    """A destination and a source view of one shape, on meta: sliced, permuted, expanded."""
+    dtype = draw(st.sampled_from([torch.uint8, torch.bfloat16, torch.float32, torch.complex128]))
+    shape = draw(st.lists(st.integers(1, 6), min_size=0, max_size=5))
+
+    def view(may_expand: bool) -> Tensor:
+        order = draw(st.permutations(range(len(shape))))
+        steps = [draw(st.integers(1, 3)) for _ in shape]
+        base_shape = [0] * len(shape)
+        expanded = [may_expand and draw(st.booleans()) for _ in shape]
+        for position, dimension in enumerate(order):
+            size = 1 if expanded[dimension] else shape[dimension] * steps[dimension]
+            base_shape[position] = size
+        offset = draw(st.integers(0, 3))
+        elements = 1
+        for size in base_shape:
+            elements *= size
+        base = torch.empty(elements + offset, dtype=dtype, device="meta")[offset:].view(base_shape)
+        out = base.permute([order.index(d) for d in range(len(shape))])
+        for dimension in range(len(shape)):
+            if expanded[dimension]:
+                continue
+            out = out[(slice(None),) * dimension + (slice(None, None, steps[dimension]),)]
+        return out.expand(shape)
+
+    return view(may_expand=False), view(may_expand=True)
+
+
+@given(views())
+def test_the_planned_dimensions_move_the_same_bytes(pair: tuple[Tensor, Tensor]) -> None:
+    dst, src = pair
+    plan = tm.plan("copy_", dst, src)
+    planned = byte_moves(
+        plan.facts["sizes"],
+        plan.facts["dst_strides"],
+        plan.facts["src_strides"],
+        plan.facts["element_bytes"],
+    )
+    expected = byte_moves(
+        list(dst.shape), list(dst.stride()), list(src.stride()), dst.element_size()
+    )
+    assert planned == expected
+
+
+@given(views())
+def test_the_planned_dimensions_are_the_fewest(pair: tuple[Tensor, Tensor]) -> None:
+    plan = tm.plan("copy_", *pair)
+    dimensions = list(
+        zip(plan.facts["sizes"], plan.facts["dst_strides"], plan.facts["src_strides"], strict=True)
+    )
+    assert all(size > 1 for size, _, _ in dimensions)
+    assert [d[1] for d in dimensions] == sorted((d[1] for d in dimensions), reverse=True)
+    for (_, outer_dst, outer_src), (size, dst, src) in itertools.pairwise(dimensions):
+        assert (outer_dst, outer_src) != (size * dst, size * src)
+
+
+def meta(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda d: f"{d.multiprocessors}SM")
+@pytest.mark.parametrize(
+    ("src", "kernel"),
+    [
+        (meta(1 << 20), "copy_flat"),
+        (meta((1 << 20) + 1)[1:], "copy_flat"),
+        (meta(3, 1, 5).permute(1, 0, 2), "copy_flat"),
+        (meta(), "copy_flat"),
+        (meta(8192, 8192).t(), "copy_transpose"),
+        (meta(64, 1024, 1024, dtype=torch.bfloat16).mT, "copy_transpose"),
+        (meta(8, 64, 32, 128).permute(0, 2, 1, 3), "copy_strided"),
+        (meta(1 << 20, 4).t(), "copy_strided"),
+        (meta(1 << 20)[::2], "copy_strided"),
+        (meta(1, 77).expand(1000, 77), "copy_strided"),
+    ],
+    ids=lambda value: "x".join(map(str, value.shape)) if isinstance(value, Tensor) else value,
+)
+def test_the_kernel_of_a_view(src: Tensor, kernel: str, device: tm.DeviceFacts) -> None:
+    assert tm.plan("copy", src, device=device).kernel == kernel
+
+
+def test_rows_move_in_the_widest_elements_that_fit() -> None:
+    rows = meta(64, 48, dtype=torch.uint8)[:, :32]
+    assert tm.plan("copy", rows).facts["element_bytes"] == 16
+    assert tm.plan("copy", rows[:, 4:28]).facts["element_bytes"] == 4
+    assert tm.plan("copy", rows[:, 1:]).facts["element_bytes"] == 1
+
+
+def test_offsets_past_32_bits_are_indexed_with_64() -> None:
+    assert tm.plan("copy", meta(1 << 16, 1 << 16)[:, ::2]).facts["index_bits"] == 64
+    assert tm.plan("copy", meta(1 << 10, 1 << 10)[:, ::2]).facts["index_bits"] == 32
+    far = torch.empty_strided((2, 3), (1 << 33, 2), device="meta")
+    assert tm.plan("copy", far).facts["index_bits"] == 64
+
+
+def test_converting_copies_name_pytorch() -> None:
+    plan = tm.plan("copy_", meta(4, dtype=torch.bfloat16), meta(4))
+    assert plan.kernel == "aten::copy_"
+    assert "dtype" in plan.reason
+
+
+def test_an_unknown_op_is_named() -> None:
+    with pytest.raises(ValueError, match="no op named 'transmogrify'"):
+        tm.plan("transmogrify", meta(4))
+
+
+def test_a_plan_prints_its_kernel_reason_and_facts() -> None:
+    text = str(tm.plan("copy", meta(64, 64).t()))
+    assert "copy_transpose" in text
+    assert "NVIDIA H200" in text
+    assert "sizes: [64, 64]" in text

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Runs the tests marked `sanitize` under compute-sanitizer's memcheck, racecheck and synccheck, with
+# PyTorch's caching allocator off, so that an access past a tensor is an access past an allocation.
+# initcheck is run over the kernels that do not store through the copy engine, which it does not track.
+# API errors are left out: other packages probe the driver on import, and our launches are checked.
+# Environment: PYTHON (python3), OUT (build/sanitizer: where the logs go).
+set -u
+python=${PYTHON:-python3}
+out=${OUT:-build/sanitizer}
+mkdir -p "$out"
+export PYTORCH_NO_CUDA_MEMORY_CACHING=1
+
+failed=0
+for tool in memcheck racecheck synccheck initcheck; do
+  log="$out/$tool.log"
+  compute-sanitizer --tool "$tool" --kernel-name kernel_substring=memops --error-exitcode 9 --report-api-errors no \
+    --target-processes application-only --print-limit 20 \
+    "$python" -m pytest -q -p no:cacheprovider -m sanitize "$@" >"$log" 2>&1
+  status=$?
+  printf '%-10s exit %d  %s\n' "$tool" "$status" "$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$log" | tail -1)"
+  grep -E '[0-9]+ (passed|failed)' "$log" | tail -1
+  [ "$status" -eq 0 ] || failed=1
+done
+exit $failed
