@@ -25,12 +25,11 @@ Conv1dGradients conv1d_backward_composite(const Tensor& grad, const Tensor& inpu
       TORCH_GUARD_OR_FALSE(padding[0].sym_eq(padding[1])) && TORCH_GUARD_OR_TRUE(length.sym_ne(0));
   const Tensor padded = alike ? input : at::constant_pad_nd_symint(input, padding, 0);
   const SymInt both = alike ? padding[0] : SymInt(0);
-  const bool one_tap = TORCH_GUARD_OR_FALSE(weight.sym_size(2).sym_eq(1));
-  const SymInt step = one_tap ? SymInt(1) : dilation;
   const std::array<SymInt, 1> bias_sizes{weight.sym_size(0)};
-  auto [grad_input, grad_weight, grad_bias] = at::convolution_backward_symint(
-      grad, padded, weight, SymIntArrayRef(bias_sizes), stride, both, step, /*transposed=*/false,
-      /*output_padding=*/SymInt(0), groups, wanted);
+  auto [grad_input, grad_weight, grad_bias] =
+      at::convolution_backward_symint(grad, padded, weight, SymIntArrayRef(bias_sizes), stride,
+                                      both, dilation, /*transposed=*/false,
+                                      /*output_padding=*/SymInt(0), groups, wanted);
   if (wanted[0] && !alike) {
     grad_input = at::slice_symint(grad_input, 2, padding[0], padding[0] + length);
   }

@@ -148,9 +148,9 @@ SymInt check_conv1d_constant(const Tensor& input, SymIntArrayRef padding, Taps t
                               input.scalar_type(),
                               "; float16, bfloat16, float32 and float64 are supported");
   const SymInt length = input.sym_size(-1);
-  const SymInt kept = length + padding[0].min(0) + padding[1].min(0);
-  TORCH_SYM_CHECK(kept.sym_ge(0), kOp, ": padding ", padding, " leaves out more than the ", length,
-                  " positions of the input");
+  const Sides left_out{padding[0].min(0), padding[1].min(0)};
+  TORCH_SYM_CHECK(padded_length(kOp, length, left_out).sym_ge(0), kOp, ": padding ", padding,
+                  " leaves out more than the ", length, " positions of the input");
   const SymInt padded = padded_length(kOp, length, padding);
   const SymInt results = padded - static_cast<int64_t>(taps.size()) + 1;
   TORCH_SYM_CHECK(results.sym_ge(0), kOp, ": ", taps.size(),

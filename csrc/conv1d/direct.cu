@@ -12,8 +12,8 @@ namespace memops {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBlocks =
-    4;  // a multiprocessor; says 64 registers to a compiler that spills for more
+// Blocks a multiprocessor: left alone, ptxas makes room for five and spills in float64.
+constexpr int kBlocks = 4;
 
 struct TapRange {
   std::int64_t begin;
@@ -22,7 +22,6 @@ struct TapRange {
 
 /// The taps k whose position first + k * dilation lies in [0, length).
 __device__ TapRange taps_inside(std::int64_t first, const Conv1dProblem& problem) {
-  // Written so that nothing can pass 2^63: (a - 1) / b + 1 rounds up for a > 0.
   const std::int64_t begin = first >= 0 ? 0 : (-first - 1) / problem.dilation + 1;
   const std::int64_t room = problem.length - first;
   const std::int64_t end = room <= 0 ? 0 : (room - 1) / problem.dilation + 1;
@@ -48,8 +47,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const TapRange taps = taps_inside(first, problem);
   const auto& [x_sample, x_channel, x_position] = params.input.strides;
   const auto& [w_out, w_channel, w_tap] = params.weight.strides;
-  // Where fewer than two taps are inside, the step is unused and could pass 2^63.
-  const std::int64_t x_step = taps.end - taps.begin > 1 ? problem.dilation * x_position : 0;
+  const std::int64_t x_step = problem.dilation * x_position;
 
   std::int64_t x_at = sample * x_sample + group * channels * x_channel +
                       (first + taps.begin * problem.dilation) * x_position;

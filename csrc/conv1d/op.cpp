@@ -16,17 +16,25 @@ using c10::SymIntArrayRef;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The numbers by themselves: what F.conv1d refuses or divides by.
+// ATen's CPU convolutions crash the process from 2^30 on; one limit for all devices.
+constexpr int64_t kLargestNumber = int64_t{1} << 29;
+
+/// The numbers by themselves: what F.conv1d refuses, or divides by, or counts past 32 bits.
 void check_numbers(const char* op, const SymInt& stride, SymIntArrayRef padding,
                    const SymInt& dilation, const SymInt& groups) {
-  constexpr const char* kPositive = "; a positive number is accepted";
-  TORCH_SYM_CHECK(groups.sym_gt(0), op, ": groups is ", groups, kPositive);
-  TORCH_SYM_CHECK(stride.sym_gt(0), op, ": stride is ", stride, kPositive);
-  TORCH_SYM_CHECK(dilation.sym_gt(0), op, ": dilation is ", dilation, kPositive);
+  const auto inside = [](const SymInt& number, int64_t least) {
+    return number.sym_ge(least).sym_and(number.sym_le(kLargestNumber));
+  };
+  TORCH_SYM_CHECK(groups.sym_ge(1), op, ": groups is ", groups, "; a positive number is accepted");
+  TORCH_SYM_CHECK(inside(stride, 1), op, ": stride is ", stride, "; 1 to ", kLargestNumber,
+                  " is accepted");
+  TORCH_SYM_CHECK(inside(dilation, 1), op, ": dilation is ", dilation, "; 1 to ", kLargestNumber,
+                  " is accepted");
   TORCH_CHECK(padding.size() == 2, op, ": padding has ", padding.size(),
               " entries; left and right are accepted");
   for (const SymInt& side : padding) {
-    TORCH_SYM_CHECK(side.sym_ge(0), op, ": padding is ", padding, "; numbers from 0 are accepted");
+    TORCH_SYM_CHECK(inside(side, 0), op, ": padding is ", padding, "; 0 to ", kLargestNumber,
+                    " is accepted");
   }
 }
 
@@ -53,10 +61,7 @@ Tensor conv1d_aten(const Tensor& input, const Tensor& weight, const std::optiona
                      TORCH_GUARD_OR_TRUE(input.sym_size(2).sym_ne(0));
   const Tensor padded = alike ? input : at::constant_pad_nd_symint(input, padding, 0);
   const SymInt both = alike ? padding[0] : SymInt(0);
-  // With one tap the dilation says nothing, but may be too large for ATen.
-  const bool one_tap = TORCH_GUARD_OR_FALSE(weight.sym_size(2).sym_eq(1));
-  const SymInt step = one_tap ? SymInt(1) : dilation;
-  return at::conv1d_symint(padded, weight, bias, stride, both, step, groups);
+  return at::conv1d_symint(padded, weight, bias, stride, both, dilation, groups);
 }
 
 Tensor conv1d_composite(const Tensor& input, const Tensor& weight,

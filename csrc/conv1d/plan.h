@@ -21,8 +21,8 @@ struct Conv1dProblem {
   std::int64_t width;
   std::int64_t out_length;
   std::int64_t stride;
-  std::int64_t left;      // zeros before the input
-  std::int64_t dilation;  // 1 where width is 1
+  std::int64_t left;  // zeros before the input
+  std::int64_t dilation;
   std::int64_t groups;
 
   std::int64_t inputs() const { return batch * in_channels * length; }

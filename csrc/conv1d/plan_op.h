@@ -20,7 +20,7 @@ inline Conv1dProblem conv1d_problem(const at::Tensor& input, const at::Tensor& w
           .out_length = out_length,
           .stride = stride,
           .left = left,
-          .dilation = weight.size(2) == 1 ? 1 : dilation,
+          .dilation = dilation,
           .groups = groups};
 }
 
