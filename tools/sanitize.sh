@@ -14,7 +14,7 @@ failed=0
 for tool in memcheck racecheck synccheck initcheck; do
   log="$out/$tool.log"
   compute-sanitizer --tool "$tool" --kernel-name kernel_substring=memops --error-exitcode 9 --report-api-errors no \
-    --target-processes application-only --print-limit 20 \
+    --print-limit 20 \
     "$python" -m pytest -q -p no:cacheprovider -m sanitize "$@" >"$log" 2>&1
   status=$?
   printf '%-10s exit %d  %s\n' "$tool" "$status" "$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$log" | tail -1)"
