@@ -64,3 +64,11 @@ def _plain_state() -> Iterator[None]:
         torch.backends.cudnn.allow_tf32 = False
         yield
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def fresh_compiler() -> Iterator[None]:
+    """No compiled code from another test: after 8 shapes Dynamo runs eager without a word."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import torch_memops
 from support.devices import FLOATS, allocatable_dtypes, name
 from support.samples import AOS_TO_SOA, SOA_TO_AOS, Case, Op
 from support.tensors import (
@@ -14,6 +13,8 @@ from support.tensors import (
     strides_for,
     to_bytes,
 )
+
+import torch_memops
 
 
 @pytest.mark.sanitize

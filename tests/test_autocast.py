@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch_memops
 from support.devices import name
 from support.samples import (
     CAUSAL_CONV1D,
@@ -18,6 +17,8 @@ from support.samples import (
 )
 from support.tensors import Make
 from torch import Tensor
+
+import torch_memops
 
 CASTING = (MATMUL, LINEAR, CONV1D, CONV1D_CONSTANT, CAUSAL_CONV1D)
 PASSING = tuple(op for op in OPS if op not in CASTING and op.differentiable)

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-import torch_memops as m
 from support.devices import DEVICES
 from support.mistakes import MISTAKES, Mistake, On
 from torch import Tensor
+
+import torch_memops as m
 
 pytestmark = pytest.mark.core
 
@@ -40,7 +41,7 @@ def test_mistake(mistake: Mistake, device: str) -> None:
         torch.cuda.synchronize()  # nothing was launched that fails later
 
 
-TOO_LARGE = {
+TOO_LARGE: dict[str, Callable[[On], Any]] = {
     "copy": lambda on: m.copy(on.wide(2**50)),
     "aos_to_soa": lambda on: m.aos_to_soa(on.wide(2**25, 2**25)),
     "matmul": lambda on: m.matmul(on.wide(2**25, 2), on.wide(2, 2**25)),
@@ -65,7 +66,7 @@ def test_result_that_fits_no_memory(name: str, device: str) -> None:
     assert m.copy(torch.ones(2, device=device)).sum() == 2
 
 
-UNSUPPORTED = {
+UNSUPPORTED: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "matmul": lambda t, u: m.matmul(t, t.mT),
     "linear": lambda t, u: m.linear(t, t),
     "conv1d": lambda t, u: m.conv1d(t[None], u),
@@ -150,7 +151,10 @@ TWO_PLACES: dict[str, Callable[[On, On], Any]] = {
 @pytest.mark.parametrize("name", TWO_PLACES)
 def test_meta_beside_a_real_tensor(name: str, device: str) -> None:
     for first, second in ((device, "meta"), ("meta", device)):
-        with pytest.raises(RuntimeError, match=rf"(?s){name.split('-')[0]}.*{first}.*{second}|{name.split('-')[0]}.*{second}.*{first}"):
+        with pytest.raises(
+            RuntimeError,
+            match=rf"(?s){name.split('-')[0]}.*{first}.*{second}|{name.split('-')[0]}.*{second}.*{first}",
+        ):
             TWO_PLACES[name](On(first), On(second))
 
 

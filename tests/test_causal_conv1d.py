@@ -1,10 +1,10 @@
 """causal_conv1d and causal_conv1d_update: the state, packed sequences, layouts, decoding."""
 
 import time
+from typing import Any
 
 import pytest
 import torch
-import torch_memops
 from support import reference
 from support.accuracy import ROUNDOFF, assert_no_less_accurate, assert_within_bound
 from support.devices import FLOATS, HALVES, name
@@ -12,10 +12,12 @@ from support.samples import CAUSAL_CONV1D, CAUSAL_CONV1D_UPDATE, Case
 from support.tensors import Make, assert_same_bits
 from torch import Tensor
 
+import torch_memops
+
 float_dtypes = pytest.mark.parametrize("dtype", FLOATS, ids=name)
 
 
-def wide(value: object) -> object:
+def wide(value: Any) -> Any:
     """Tensors of floating type as f64 on the CPU; anything else as it is."""
     if not isinstance(value, Tensor):
         return value
@@ -23,7 +25,7 @@ def wide(value: object) -> object:
     return host.to(torch.float64, copy=True) if host.is_floating_point() else host
 
 
-def check(*args: object, **options: object) -> tuple[Tensor, Tensor]:
+def check(*args: Any, **options: Any) -> tuple[Tensor, Tensor]:
     """causal_conv1d against float64, every element; the result is returned."""
     y, state = torch_memops.causal_conv1d(*args, **options)
     x, weight = args[0], args[1]
@@ -32,7 +34,7 @@ def check(*args: object, **options: object) -> tuple[Tensor, Tensor]:
     wide_args = [wide(a) for a in args]
     wide_options = {key: wide(value) for key, value in options.items()}
     expected, expected_state = reference.causal_conv1d(*wide_args, **wide_options)
-    sizes = [a.abs() if isinstance(a, Tensor) else a for a in wide_args]
+    sizes: list[Any] = [a.abs() if isinstance(a, Tensor) else a for a in wide_args]
     plain = {k: v for k, v in wide_options.items() if k not in ("silu", "final_state")}
     if isinstance(plain.get("initial_state"), Tensor):
         plain["initial_state"] = plain["initial_state"].abs()
@@ -59,7 +61,7 @@ def check(*args: object, **options: object) -> tuple[Tensor, Tensor]:
     return y, state
 
 
-def small(device: str, length: int, **grad: bool) -> dict[str, Tensor]:
+def small(device: str, length: int) -> dict[str, Any]:
     """One channel, K = 4: taps 1, 10, 100, 1000, state 2, 3, 4, inputs 5, 6, 7 ..."""
     x = torch.arange(5.0, 5.0 + length, device=device).view(1, 1, length)
     weight = torch.tensor([[1.0, 10.0, 100.0, 1000.0]], device=device)
@@ -125,9 +127,7 @@ def test_weight_gradient_keeps_the_state(device: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["expanded", "channels-last"])
-def test_gradients_do_not_depend_on_the_strides_of_the_incoming_one(
-    device: str, kind: str
-) -> None:
+def test_gradients_do_not_depend_on_the_strides_of_the_incoming_one(device: str, kind: str) -> None:
     """fla#1138."""
     make = Make(device, requires_grad=True)
     leaves = (make.tensor(2, 3, 6), make.tensor(3, 4), make.tensor(3), make.tensor(2, 3, 3))
@@ -196,12 +196,16 @@ def test_chunks_and_steps_equal_the_whole(device: str, width: int, silu: bool) -
     state = torch.zeros(2, 3, width - 1, dtype=torch.float64, device=device)
     pieces = []
     for chunk in x.split([1, 2, 3, 31], -1):
-        y, state = torch_memops.causal_conv1d(chunk, weight, bias, state, silu=silu, final_state=True)
+        y, state = torch_memops.causal_conv1d(
+            chunk, weight, bias, state, silu=silu, final_state=True
+        )
         pieces.append(y)
     torch.testing.assert_close(torch.cat(pieces, -1), whole, rtol=0, atol=1e-12)
     assert torch.equal(state, last)
     decode = torch.zeros_like(state)
-    steps = [torch_memops.causal_conv1d_update(x[..., t], decode, weight, bias, silu) for t in range(37)]
+    steps = [
+        torch_memops.causal_conv1d_update(x[..., t], decode, weight, bias, silu) for t in range(37)
+    ]
     torch.testing.assert_close(torch.stack(steps, -1), whole, rtol=0, atol=1e-12)
     assert torch.equal(decode, last)
 
@@ -223,9 +227,7 @@ def test_packed_sequences_equal_separate_ones(device: str, dtype: torch.dtype) -
 @float_dtypes
 @pytest.mark.parametrize("layout", ["contiguous", "transposed", "pitched", "strided"])
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 5, 33), (1, 67, 130), (3, 64, 129)])
-def test_layouts(
-    device: str, shape: tuple[int, int, int], layout: str, dtype: torch.dtype
-) -> None:
+def test_layouts(device: str, shape: tuple[int, int, int], layout: str, dtype: torch.dtype) -> None:
     """Channels-first and channels-last, with any pitch; the result has x's layout."""
     make = Make(device, dtype)
     x = make.tensor(*shape, layout=layout)
@@ -282,9 +284,9 @@ def test_backward_of_model_sizes(shape: tuple[int, int, int]) -> None:
     dx, dw = torch.autograd.grad(y, (x, weight), grad)
     torch.cuda.synchronize()
     assert time.perf_counter() - start < 1
-    wide_leaves = tuple(t.detach().double().requires_grad_() for t in (x, weight))
-    y64, _ = reference.causal_conv1d(*wide_leaves, silu=True)
-    expected = torch.autograd.grad(y64, wide_leaves, grad.double())
+    x64, weight64 = (t.detach().double().requires_grad_() for t in (x, weight))
+    y64, _ = reference.causal_conv1d(x64, weight64, silu=True)
+    expected = torch.autograd.grad(y64, (x64, weight64), grad.double())
     # The forward pre-activation is recomputed from rounded inputs: errors are those of bf16 inputs.
     u = ROUNDOFF[torch.bfloat16]
     for mine, other in zip((dx, dw), expected, strict=True):
@@ -315,7 +317,9 @@ def test_update_writes_the_state_and_says_so(device: str) -> None:
     """causal-conv1d#42: the mutation is in the schema, and a second call sees the new state."""
     args = small(device, 1)
     schema = torch.ops.memops.causal_conv1d_update.default._schema
-    written = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    written = [
+        a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write
+    ]
     assert written == ["conv_state"]
     state = args["initial_state"]
     first = torch_memops.causal_conv1d_update(args["x"][..., 0], state, args["weight"])
@@ -350,17 +354,20 @@ def test_update_bumps_the_version(device: str) -> None:
 
 
 def test_update_has_no_gradient(device: str) -> None:
-    """Its result asks for no gradient, or the call says that there is none: never zeros."""
+    """pytorch-finufft#110: an error that names the op, never zero gradients or tangents."""
     make = Make(device)
-    x = make.tensor(2, 3).requires_grad_()
-    try:
-        y = torch_memops.causal_conv1d_update(x, make.tensor(2, 3, 3), make.tensor(3, 4))
-    except RuntimeError as error:
-        assert "causal_conv1d_update" in str(error)
-        return
-    if y.requires_grad:
-        with pytest.raises(RuntimeError, match="causal_conv1d_update"):
-            y.sum().backward()
+    x, state, weight = make.tensor(2, 3), make.tensor(2, 3, 3), make.tensor(3, 4)
+    with pytest.raises(RuntimeError, match=r"causal_conv1d_update.*x.*gradient"):
+        torch_memops.causal_conv1d_update(x.clone().requires_grad_(), state.clone(), weight)
+    with pytest.raises(RuntimeError, match=r"causal_conv1d_update.*weight.*gradient"):
+        torch_memops.causal_conv1d_update(x, state.clone(), weight.clone().requires_grad_())
+    with pytest.raises(RuntimeError, match="causal_conv1d_update"):
+        torch.func.jvp(
+            lambda t: torch_memops.causal_conv1d_update(t, state.clone(), weight), (x,), (x,)
+        )
+    with torch.no_grad():
+        leaf = weight.clone().requires_grad_()
+        assert not torch_memops.causal_conv1d_update(x, state, leaf).requires_grad
 
 
 def test_ring_wraps_many_times(device: str) -> None:
@@ -372,8 +379,6 @@ def test_ring_wraps_many_times(device: str) -> None:
     seen, pieces = 0, []
     for chunk in x.split([1, 2, 1, 3, 1, 2, 5, 1, 7], -1):
         lengths = torch.full((2,), seen, dtype=torch.int32, device=device)
-        pieces.append(
-            torch_memops.causal_conv1d_update(chunk, ring, weight, cache_seqlens=lengths)
-        )
+        pieces.append(torch_memops.causal_conv1d_update(chunk, ring, weight, cache_seqlens=lengths))
         seen += chunk.shape[-1]
     torch.testing.assert_close(torch.cat(pieces, -1), expected, rtol=0, atol=1e-12)

@@ -1,57 +1,21 @@
-"""torch.compile and torch.export: full graphs, dynamic shapes, strides, the ops' Meta kernels."""
+"""torch.compile: full graphs, dynamic shapes, one compilation for all sizes, CUDA graph trees."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
-import torch_memops
-from support.cores import CORES
-from support.samples import (
-    CAUSAL_CONV1D,
-    CAUSAL_CONV1D_UPDATE,
-    CONV1D,
-    COPY,
-    OPS,
-    TAPS,
-    Args,
-    Op,
-    call,
-    differentiable,
-    each_case,
-    each_op,
-)
-from support.samples import Case as SampleCase
-from support.tensors import LAYOUTS, Make, random_bits, to_bytes
 from functorch.compile import make_boxed_func
+from support.compare import assert_equal_results, tensors
+from support.samples import COPY, OPS, TAPS, Args, Op, differentiable, each_op
+from support.tensors import Make, random_bits, to_bytes
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils import _pytree as pytree
 
-pytestmark = pytest.mark.core
-ALL = (*OPS, *CORES)
+import torch_memops
+
+pytestmark = [pytest.mark.core, pytest.mark.usefixtures("fresh_compiler")]
 BACKENDS = ("aot_eager", pytest.param("inductor", marks=pytest.mark.slow))
-
-
-@pytest.fixture(autouse=True)
-def _fresh_compiler() -> Iterator[None]:
-    """No compiled code from another test: after 8 shapes Dynamo runs eager without a word."""
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
-def tensors(value: Any) -> list[Tensor]:
-    """All tensors of a nest of results."""
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
-
-
-def assert_equal_results(ours: Any, expected: Any) -> None:
-    """Values, dtypes and strides."""
-    for mine, other in zip(tensors(ours), tensors(expected), strict=True):
-        torch.testing.assert_close(mine, other)
-        assert mine.stride() == other.stride()
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
@@ -91,7 +55,15 @@ def assert_equal_gradients(
     for function in (eager, compiled):
         value = function(*args[0][0], **args[0][1]) if len(ops) == 1 else function(args)
         grads = torch.autograd.grad(value, leaves, allow_unused=True)
-        found.append([value, *(torch.zeros_like(t) if g is None else g for t, g in zip(leaves, grads, strict=True))])
+        found.append(
+            [
+                value,
+                *(
+                    torch.zeros_like(t) if g is None else g
+                    for t, g in zip(leaves, grads, strict=True)
+                ),
+            ]
+        )
     for mine, other in zip(*found, strict=True):
         torch.testing.assert_close(mine, other)
 
@@ -111,7 +83,7 @@ def test_inductor_with_every_op(mode: dict[str, Any], device: str) -> None:
         pytest.skip("CUDA graphs need a CUDA device")
 
     def program(calls: list[Args]) -> list[Tensor]:
-        results = []
+        results: list[Tensor] = []
         for op, (args, kwargs) in zip(OPS, calls, strict=True):
             scaled = [a * 2 if isinstance(a, Tensor) and a.is_floating_point() else a for a in args]
             results.extend(r + 1 for r in op.functional(*scaled, **kwargs))
@@ -194,182 +166,6 @@ def test_marked_dimensions_stay_dynamic(op: Op, device: str) -> None:
                     torch._dynamo.mark_dynamic(small, d)
         compiled(*args, **kwargs)
     assert counter.frame_count == 1
-
-
-class Program(torch.nn.Module):
-    """An op as a module, for torch.export."""
-
-    def __init__(self, op: Op, options: dict[str, Any]) -> None:
-        super().__init__()
-        self.op, self.options = op, options
-
-    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        return self.op.functional(*tensors, **self.options)
-
-
-def exportable(op: Op, make: Make, n: int) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
-    """The sized arguments as tensors alone; everything else is fixed in the module."""
-    args, kwargs = op.sized(make, n)
-    if op.name == "conv1d_constant":
-        return args[:1], {"taps": args[1], **kwargs}
-    fixed = {k: v for k, v in kwargs.items() if not isinstance(v, Tensor)}
-    assert len(fixed) == len(kwargs)
-    return args, fixed
-
-
-@pytest.mark.parametrize("strict", [False, True], ids=["non-strict", "strict"])
-@pytest.mark.parametrize("op", each_op(OPS))
-def test_export_with_dynamic_dimensions(op: Op, strict: bool, device: str) -> None:
-    """One exported program serves other sizes, and holds our ops."""
-    small, options = exportable(op, Make(device), 4)
-    large, _ = exportable(op, Make(device), 7)
-    dims = tuple(
-        {d: torch.export.Dim.AUTO for d in range(a.dim()) if a.shape[d] != b.shape[d]}
-        for a, b in zip(small, large, strict=True)
-    )
-    module = Program(op, options)
-    exported = torch.export.export(module, small, dynamic_shapes=(dims,), strict=strict)
-    targets = {str(node.target) for node in exported.graph.nodes}
-    assert any(target.startswith("memops.") for target in targets), targets
-    for n in (4, 7, 11):
-        given, _ = exportable(op, Make(device, seed=n), n)
-        assert_equal_results(exported.module()(*given), module(*given))
-
-
-@pytest.mark.parametrize(("op", "case"), each_case(ALL))
-def test_meta_has_the_real_strides(op: Op, case: SampleCase, device: str) -> None:
-    """flash-attention#818: shapes, dtypes and strides of every sample, on the meta device."""
-    args, kwargs = case.make(Make(device))
-    on_meta = pytree.tree_map_only(Tensor, lambda t: t.to("meta") if t.dim() == 0 else meta(t), (args, kwargs))
-    real = tensors(op.functional(*args, **kwargs))
-    traced = tensors(op.functional(*on_meta[0], **on_meta[1]))
-    assert len(real) == len(traced)
-    for mine, other in zip(traced, real, strict=True):
-        assert mine.shape == other.shape
-        assert mine.dtype == other.dtype
-        assert mine.stride() == other.stride()
-
-
-def meta(tensor: Tensor) -> Tensor:
-    """The tensor on the meta device, strides kept."""
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-
-
-def layout_grid() -> Iterator[tuple[Op, Callable[[Make], Args], str]]:
-    """Every op over layouts of its first two arguments: either, and both alike."""
-    pairs = {(a, "contiguous") for a in LAYOUTS} | {("contiguous", b) for b in LAYOUTS}
-    for first, second in sorted(pairs | {(a, a) for a in LAYOUTS}):
-        pair = f"{first}-{second}"
-        yield (
-            CONV1D,
-            lambda m, a=first, b=second: call(
-                m.tensor(2, 4, 9, layout=a), m.tensor(6, 4, 3, layout=b), padding=(1, 1)
-            ),
-            f"conv1d-{pair}",
-        )
-        yield (
-            CONV1D,
-            lambda m, a=first, b=second: call(
-                m.tensor(3, 1, 9, layout=a), m.tensor(1, 1, 3, layout=b), padding=(1, 1)
-            ),
-            f"conv1d-one-channel-{pair}",
-        )
-        yield (
-            CAUSAL_CONV1D,
-            lambda m, a=first, b=second: call(
-                m.tensor(2, 4, 9, layout=a), m.tensor(4, 3, layout=b), silu=True, final_state=True
-            ),
-            f"causal_conv1d-{pair}",
-        )
-        yield (
-            CAUSAL_CONV1D_UPDATE,
-            lambda m, a=first, b=second: call(
-                m.tensor(2, 4, 3, layout=a), m.tensor(2, 4, 5, layout=b), m.tensor(4, 3)
-            ),
-            f"causal_conv1d_update-{pair}",
-        )
-        for op in OPS:
-            if op.name == "matmul":
-                yield (
-                    op,
-                    lambda m, a=first, b=second: call(
-                        m.tensor(2, 4, 5, layout=a), m.tensor(2, 5, 3, layout=b)
-                    ),
-                    f"matmul-{pair}",
-                )
-            elif op.name == "linear":
-                yield (
-                    op,
-                    lambda m, a=first, b=second: call(
-                        m.tensor(2, 4, 5, layout=a), m.tensor(3, 5, layout=b), m.tensor(3)
-                    ),
-                    f"linear-{pair}",
-                )
-    for layout in LAYOUTS:
-        for op in OPS:
-            if op.name in ("copy", "aos_to_soa", "soa_to_aos"):
-                yield op, lambda m, a=layout: call(m.tensor(2, 1, 5, layout=a)), f"{op.name}-{layout}"
-                yield op, lambda m, a=layout: call(m.tensor(3, 4, layout=a)), f"{op.name}-2d-{layout}"
-            elif op.name in ("gather_aos", "gather_soa"):
-                yield (
-                    op,
-                    lambda m, a=layout: call(m.tensor(5, 5, layout=a), m.index(5, 2, 3, layout=a)),
-                    f"{op.name}-{layout}",
-                )
-            elif op.name == "conv1d_constant":
-                yield (
-                    op,
-                    lambda m, a=layout: call(m.tensor(2, 3, 7, layout=a), TAPS),
-                    f"conv1d_constant-{layout}",
-                )
-
-
-GRID = [pytest.param(op, make, id=text) for op, make, text in layout_grid()]
-
-
-@pytest.mark.parametrize(("op", "make"), GRID)
-def test_strides_over_the_layout_grid(op: Op, make: Callable[[Make], Args], device: str) -> None:
-    """pytorch#128626: eager, fake and meta agree, forward and backward."""
-    grad = op.differentiable
-    args, kwargs = make(Make(device, requires_grad=grad))
-    with FakeTensorMode(allow_non_fake_inputs=False) as mode:
-        fake_args, fake_kwargs = pytree.tree_map_only(Tensor, mode.from_tensor, (args, kwargs))
-        fake = tensors(op.functional(*fake_args, **fake_kwargs))
-    real = tensors(op.functional(*args, **kwargs))
-    for mine, other in zip(fake, real, strict=True):
-        assert (mine.shape, mine.stride(), mine.dtype) == (other.shape, other.stride(), other.dtype)
-    if not grad:
-        return
-    leaves = [t for t in tensors((args, kwargs)) if t.requires_grad]
-    incoming = torch.randn_like(real[0])
-    grads = torch.autograd.grad(real[0], leaves, incoming, allow_unused=True)
-    counter = CompileCounterWithBackend("aot_eager")
-    compiled = torch.compile(op.functional, backend=counter, fullgraph=True)
-    traced = compiled(*args, **kwargs)[0]
-    traced_grads = torch.autograd.grad(traced, leaves, incoming, allow_unused=True)
-    assert traced.stride() == real[0].stride()
-    for mine, other in zip(traced_grads, grads, strict=True):
-        assert (mine is None) == (other is None)
-        if mine is not None and other is not None:
-            assert mine.stride() == other.stride()
-
-
-@pytest.mark.parametrize(("op", "case"), each_case(ALL))
-def test_fake_cuda_tensors_on_any_machine(op: Op, case: SampleCase) -> None:
-    """The Meta kernels for device "cuda" without a GPU."""
-    args, kwargs = case.make(Make("cpu"))
-    real = tensors(op.functional(*args, **kwargs))
-    with FakeTensorMode() as mode:
-        def to_fake(tensor: Tensor) -> Tensor:
-            strides = tensor.stride()
-            return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device="cuda")
-
-        fake_args, fake_kwargs = pytree.tree_map_only(Tensor, to_fake, (args, kwargs))
-        fake = tensors(op.functional(*fake_args, **fake_kwargs))
-        assert mode is not None
-    for mine, other in zip(fake, real, strict=True):
-        assert mine.device.type == "cuda"
-        assert (mine.shape, mine.stride(), mine.dtype) == (other.shape, other.stride(), other.dtype)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -484,12 +280,22 @@ def test_many_filters_recompile_and_stay_right(device: str) -> None:
         torch.testing.assert_close(result, program(x, taps))
 
 
-BYTES = ("uint16", "uint32", "uint64", "bool", "complex32", "bits8", "float4_e2m1fn_x2") + tuple(
-    f"float8_{kind}" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz")
+UNUSUAL = (
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+    "complex32",
+    "bits8",
+    "float4_e2m1fn_x2",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
 )
 
 
-@pytest.mark.parametrize("name", BYTES)
+@pytest.mark.parametrize("name", UNUSUAL)
 def test_unusual_dtypes_inside_a_graph(name: str, device: str) -> None:
     """pytorch#169656, pytorch#185330: copies, gathers and layouts, compiled."""
     dtype = getattr(torch, name)

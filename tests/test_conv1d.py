@@ -1,9 +1,10 @@
 """conv1d: F.conv1d with a left and a right padding."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
-import torch_memops
 from support import reference
 from support.accuracy import assert_no_less_accurate, assert_within_bound
 from support.devices import FLOATS, HALVES, name
@@ -11,15 +12,20 @@ from support.samples import CONV1D, Case
 from support.tensors import Make, leave_nan_behind
 from torch import Tensor
 
+import torch_memops
+
 float_dtypes = pytest.mark.parametrize("dtype", FLOATS, ids=name)
 
 
-def check(input: Tensor, weight: Tensor, bias: Tensor | None = None, **options: object) -> Tensor:
+def check(input: Tensor, weight: Tensor, bias: Tensor | None = None, **options: Any) -> Tensor:
     """conv1d against float64, every element; the result is returned."""
     out = torch_memops.conv1d(input, weight, bias, **options)
-    args = [None if t is None else t.detach().double().cpu() for t in (input, weight, bias)]
+    args: list[Any] = [
+        None if t is None else t.detach().double().cpu() for t in (input, weight, bias)
+    ]
     expected = reference.conv1d(*args, **options)
-    magnitude = reference.conv1d(*(None if t is None else t.abs() for t in args), **options)
+    sizes: list[Any] = [None if t is None else t.abs() for t in args]
+    magnitude = reference.conv1d(*sizes, **options)
     terms = weight.shape[1] * weight.shape[2] + 1
     assert out.dtype == input.dtype
     assert_within_bound(out, expected, magnitude, terms, "conv1d")
@@ -84,7 +90,7 @@ def test_window_mostly_outside(device: str) -> None:
     ],
 )
 def test_double_backward_with_groups(
-    device: str, x_shape: tuple[int, ...], w_shape: tuple[int, ...], options: dict[str, int]
+    device: str, x_shape: tuple[int, ...], w_shape: tuple[int, ...], options: dict[str, Any]
 ) -> None:
     """pytorch#1972."""
     make = Make(device, torch.float64, requires_grad=True)
@@ -103,6 +109,7 @@ def test_empty_batch(device: str) -> None:
     assert y.shape == (0, 4, 4)
     y.sum().backward()
     for leaf in (x, w, bias):
+        assert leaf.grad is not None
         assert torch.equal(leaf.grad, torch.zeros_like(leaf))
 
 
@@ -124,7 +131,7 @@ def test_empty_length_or_channels(
     F.conv1d itself gives zeros for no channels, and differs between devices for no length.
     """
 
-    def outcome(on: str) -> object:
+    def outcome(on: str) -> Any:
         x, w = torch.zeros(x_shape, device=on), torch.ones(w_shape, device=on)
         try:
             y = torch_memops.conv1d(x, w, padding=padding)
@@ -255,8 +262,8 @@ def test_large_batch_in_half(dtype: torch.dtype) -> None:
     y = check(x, w, None, padding=1)
     grad = torch.randn_like(y)
     ours = torch.autograd.grad(y, (x, w), grad)
-    wide = tuple(t.detach().double().requires_grad_() for t in (x, w))
-    expected = torch.autograd.grad(F.conv1d(*wide, padding=1), wide, grad.double())
+    x64, w64 = (t.detach().double().requires_grad_() for t in (x, w))
+    expected = torch.autograd.grad(F.conv1d(x64, w64, padding=1), (x64, w64), grad.double())
     for mine, other in zip(ours, expected, strict=True):
         torch.testing.assert_close(mine.double(), other, rtol=2e-2, atol=0.5)
 

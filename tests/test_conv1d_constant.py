@@ -2,16 +2,18 @@
 
 import math
 import threading
+from typing import Any
 
 import pytest
 import torch
-import torch_memops
 from support import reference
 from support.accuracy import assert_within_bound
 from support.devices import FLOATS, name
 from support.samples import CONV1D_CONSTANT, Case
 from support.tensors import Make, assert_same_bits, leave_nan_behind
 from torch import Tensor
+
+import torch_memops
 
 float_dtypes = pytest.mark.parametrize("dtype", FLOATS, ids=name)
 SIZE_CLASSES = (1, 2, 31, 32, 33, 255, 256, 257, 2047, 2048, 2049, 7999, 8000, 8001, 16001)
@@ -100,7 +102,7 @@ def test_empty_inputs(device: str, shape: tuple[int, ...], count: int, padding: 
     """pytorch#31425: the same outcome on every device and on Meta; zeros where there is a result."""
     taps = random_taps(count)
 
-    def outcome(on: str) -> object:
+    def outcome(on: str) -> Any:
         try:
             out = torch_memops.conv1d_constant(torch.zeros(shape, device=on), taps, padding)
         except RuntimeError:

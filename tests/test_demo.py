@@ -82,7 +82,7 @@ def test_every_mismatch_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         soa[2, -1] += 1e-3
         return soa
 
-    def missing(*args: object, **kwargs: object) -> Tensor:
+    def missing(*args: Any, **kwargs: object) -> Tensor:
         raise NotImplementedError("conv1d_constant: nowhere to be found\nsecond line")
 
     def slightly_off(a: Tensor, b: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ def test_every_mismatch_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_layers_that_raise_fail_the_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*args: object) -> None:
+    def refuse(*args: Any) -> None:
         raise RuntimeError("no such kernel")
 
     monkeypatch.setattr(torch_memops.nn.Linear, "forward", refuse)

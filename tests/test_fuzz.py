@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-import torch_memops
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import reference
@@ -21,6 +20,8 @@ from support.accuracy import assert_within_bound
 from support.devices import FLOATS, HALVES, allocatable_dtypes
 from support.tensors import GuardedView, assert_same_bits, from_bytes, random_bits, to_bytes
 from torch import Tensor
+
+import torch_memops
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -31,11 +32,11 @@ def poisoned_memory(dtype: torch.dtype = torch.float32) -> Iterator[None]:
 
     PyTorch cannot fill a few dtypes (bits16, int4 ...): for these nothing is poisoned.
     """
-    assert torch.utils.deterministic.fill_uninitialized_memory
+    assert getattr(torch.utils.deterministic, "fill_uninitialized_memory")  # noqa: B009
     torch.use_deterministic_algorithms(True)
     try:
         try:
-            torch.empty(1, dtype=dtype)
+            torch.empty(2, dtype=dtype)
         except NotImplementedError:
             torch.use_deterministic_algorithms(False)
         yield
@@ -44,7 +45,9 @@ def poisoned_memory(dtype: torch.dtype = torch.float32) -> Iterator[None]:
 
 
 @st.composite
-def layouts(draw: Draw, shape: tuple[int, ...], overlapping: bool = True) -> tuple[tuple[int, ...], int]:
+def layouts(
+    draw: Draw, shape: tuple[int, ...], overlapping: bool = True
+) -> tuple[tuple[int, ...], int]:
     """Strides and offset: dimensions in any order, gaps between elements, some of stride 0."""
     order = draw(st.permutations(range(len(shape))))
     strides, reach = [0] * len(shape), 1
@@ -158,9 +161,10 @@ def test_linear(device: str, data: st.DataObject, dtype: torch.dtype) -> None:
     bias = arguments.floats(outputs) if draw(st.booleans()) else None
     with poisoned_memory():
         out = torch_memops.linear(x, weight, bias)
-    tensors = [None if t is None else wide(t) for t in (x, weight, bias)]
+    tensors: list[Any] = [None if t is None else wide(t) for t in (x, weight, bias)]
     expected = F.linear(*tensors)
-    magnitude = F.linear(*(None if t is None else t.abs() for t in tensors))
+    sizes_of: list[Any] = [None if t is None else t.abs() for t in tensors]
+    magnitude = F.linear(*sizes_of)
     check(out, expected, magnitude, features + 1, device)
     arguments.assert_untouched()
 
@@ -172,11 +176,20 @@ def test_conv1d(device: str, data: st.DataObject, dtype: torch.dtype) -> None:
     arguments = Arguments(draw, device, dtype)
     groups = draw(st.sampled_from([1, 1, 2, 3]))
     c_in, c_out = groups * draw(st.integers(1, 4)), groups * draw(st.integers(1, 4))
-    batch, length, width = draw(st.integers(0, 3)), draw(st.integers(1, 70)), draw(st.integers(1, 6))
+    batch, length, width = (
+        draw(st.integers(0, 3)),
+        draw(st.integers(1, 70)),
+        draw(st.integers(1, 6)),
+    )
     stride, dilation = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     padding = (draw(st.integers(0, 7)), draw(st.integers(0, 7)))
     assume(length + sum(padding) > dilation * (width - 1))
-    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    options: dict[str, Any] = {
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": groups,
+    }
     x = arguments.floats(batch, c_in, length).requires_grad_()
     weight = arguments.floats(c_out, c_in // groups, width).requires_grad_()
     bias = arguments.floats(c_out).requires_grad_() if draw(st.booleans()) else None
@@ -185,8 +198,8 @@ def test_conv1d(device: str, data: st.DataObject, dtype: torch.dtype) -> None:
         out = torch_memops.conv1d(x, weight, bias, **options)
         grad = arguments.floats(*out.shape)
         grads = torch.autograd.grad(out, leaves, grad)
-    wide_leaves = [wide(t).requires_grad_() for t in leaves]
-    sizes_of = [wide(t).abs().requires_grad_() for t in leaves]
+    wide_leaves: list[Any] = [wide(t).requires_grad_() for t in leaves]
+    sizes_of: list[Any] = [wide(t).abs().requires_grad_() for t in leaves]
     expected = reference.conv1d(*wide_leaves, *([None] if bias is None else []), **options)
     magnitude = reference.conv1d(*sizes_of, *([None] if bias is None else []), **options)
     terms = c_in // groups * width + 1
@@ -232,11 +245,11 @@ def test_causal_conv1d(device: str, data: st.DataObject, dtype: torch.dtype) -> 
         seq_idx = steps.cumsum(1).to(device, torch.int32)
     with poisoned_memory():
         out, last = torch_memops.causal_conv1d(x, weight, bias, state, seq_idx, False, final)
-    tensors = [None if t is None else wide(t) for t in (x, weight, bias, state)]
+    tensors: list[Any] = [None if t is None else wide(t) for t in (x, weight, bias, state)]
     owner = None if seq_idx is None else seq_idx.cpu()
-    expected, expected_last = reference.causal_conv1d(*tensors, owner, False, final)
-    absolute = [None if t is None else t.abs() for t in tensors]
-    magnitude, _ = reference.causal_conv1d(*absolute, owner, False, final)
+    expected, expected_last = reference.causal_conv1d(*tensors, seq_idx=owner, final_state=final)
+    absolute: list[Any] = [None if t is None else t.abs() for t in tensors]
+    magnitude, _ = reference.causal_conv1d(*absolute, seq_idx=owner, final_state=final)
     check(out, expected, magnitude, width + 1, device)
     if final:
         assert torch.equal(wide(last), expected_last)
@@ -248,7 +261,11 @@ def test_causal_conv1d_update(device: str, data: st.DataObject, dtype: torch.dty
     """The state's surroundings stay as they were."""
     draw = data.draw
     arguments = Arguments(draw, device, dtype)
-    batch, channels, width = draw(st.integers(0, 3)), draw(st.integers(1, 40)), draw(st.integers(1, 5))
+    batch, channels, width = (
+        draw(st.integers(0, 3)),
+        draw(st.integers(1, 40)),
+        draw(st.integers(1, 5)),
+    )
     steps, size = draw(st.integers(1, 4)), width - 1 + draw(st.integers(0, 3))
     assume(size > 0)
     x, weight = arguments.floats(batch, channels, steps), arguments.floats(channels, width)
@@ -265,9 +282,13 @@ def test_causal_conv1d_update(device: str, data: st.DataObject, dtype: torch.dty
         lengths = seen.to(device)
     expected_state = wide(state.view)
     host = [None if t is None else t.cpu() for t in (lengths, indices)]
-    expected = reference.causal_conv1d_update(wide(x), expected_state, wide(weight), None, False, *host)
+    expected = reference.causal_conv1d_update(
+        wide(x), expected_state, wide(weight), None, False, *host
+    )
     with poisoned_memory():
-        out = torch_memops.causal_conv1d_update(x, state.view, weight, None, False, lengths, indices)
+        out = torch_memops.causal_conv1d_update(
+            x, state.view, weight, None, False, lengths, indices
+        )
     unit = torch.finfo(dtype).eps
     torch.testing.assert_close(wide(out), expected, rtol=4 * unit, atol=16 * unit)
     assert torch.equal(wide(state.view), expected_state)

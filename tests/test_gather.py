@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-import torch_memops
 from support import reference
 from support.devices import FLOATS, allocatable_dtypes, name
 from support.samples import EMBEDDING, GATHER_AOS, GATHER_SOA, Case, Op
@@ -19,6 +18,8 @@ from support.tensors import (
     to_bytes,
 )
 from torch import Tensor
+
+import torch_memops
 
 INDEX_DTYPES = (torch.int32, torch.int64)
 every_index = pytest.mark.parametrize("index_dtype", INDEX_DTYPES, ids=name)
@@ -326,10 +327,10 @@ def test_nan_rows_that_are_not_asked_for_do_not_leak(device: str) -> None:
 
 def test_source_without_dimensions(device: str) -> None:
     index = torch.tensor([0], device=device)
-    with pytest.raises(RuntimeError, match="gather_aos.*aos"):
+    with pytest.raises(RuntimeError, match=r"gather_aos.*aos"):
         torch_memops.gather_aos(torch.tensor(1.0, device=device), index)
     for source in (torch.ones(3, device=device), torch.ones(2, 2, 2, device=device)):
-        with pytest.raises(RuntimeError, match="gather_soa.*soa"):
+        with pytest.raises(RuntimeError, match=r"gather_soa.*soa"):
             torch_memops.gather_soa(source, index)
 
 

@@ -1,14 +1,17 @@
 """linear: the bias is added before rounding, of any shape that broadcasts."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
-import torch_memops
 from support.accuracy import assert_within_bound
 from support.devices import FLOATS, name
 from support.samples import LINEAR, Case
 from support.tensors import Make
 from torch import Tensor
+
+import torch_memops
 
 float_dtypes = pytest.mark.parametrize("dtype", FLOATS, ids=name)
 
@@ -16,10 +19,13 @@ float_dtypes = pytest.mark.parametrize("dtype", FLOATS, ids=name)
 def check(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> None:
     """linear against float64, every element."""
     out = torch_memops.linear(input, weight, bias)
-    args = [None if t is None else t.detach().double().cpu() for t in (input, weight, bias)]
+    args: list[Any] = [
+        None if t is None else t.detach().double().cpu() for t in (input, weight, bias)
+    ]
     assert out.dtype == input.dtype
     reference = F.linear(*args)
-    magnitude = F.linear(*(None if t is None else t.abs() for t in args))
+    sizes: list[Any] = [None if t is None else t.abs() for t in args]
+    magnitude = F.linear(*sizes)
     assert_within_bound(out, reference, magnitude, weight.shape[-1] + 1, "linear")
 
 
@@ -41,6 +47,7 @@ def test_no_input_features(device: str) -> None:
     out.sum().backward()
     assert weight.grad is not None
     assert weight.grad.shape == (3, 0)
+    assert bias.grad is not None
     assert torch.equal(bias.grad, torch.full_like(bias, 2))
 
 
@@ -52,6 +59,8 @@ def test_no_rows(device: str) -> None:
     out = torch_memops.linear(x, weight, bias)
     assert out.shape == (0, 1)
     out.sum().backward()
+    assert weight.grad is not None
+    assert bias.grad is not None
     assert torch.equal(weight.grad, torch.zeros(1, 5, device=device))
     assert torch.equal(bias.grad, torch.zeros(1, device=device))
 

@@ -4,12 +4,13 @@ import math
 
 import pytest
 import torch
-import torch_memops
 from support.accuracy import assert_within_bound, norm_error
 from support.devices import FLOATS, fp32_precision, name
 from support.samples import MATMUL, Case
 from support.tensors import Make, assert_same_bits, lay_out, leave_nan_behind
 from torch import Tensor
+
+import torch_memops
 
 float_dtypes = pytest.mark.parametrize("dtype", FLOATS, ids=name)
 
@@ -275,9 +276,7 @@ def test_full_precision_is_the_default(device: str) -> None:
     assert norm_error(torch_memops.matmul(a, b), reference) < 1e-6
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.int64, torch.int8, torch.complex64, torch.bool], ids=name
-)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.complex64, torch.bool], ids=name)
 def test_other_dtypes(device: str, dtype: torch.dtype) -> None:
     """On the CPU whatever torch.matmul has; on CUDA the four floating types are named."""
     make = Make(device, dtype)

@@ -1,19 +1,22 @@
 """torch.library.opcheck of every op and core: schema, autograd registration, Meta, AOT dispatch."""
 
+from typing import Any
+
 import pytest
 import torch
-import torch_memops
 from support.cores import CORES
 from support.samples import OPS, Case, Op, each_case
 from support.tensors import Make
 from torch.utils import _pytree as pytree
+
+import torch_memops
 
 pytestmark = pytest.mark.core
 
 ALL = (*OPS, *CORES)
 
 
-def overload_arguments(op: Op, case: Case, make: Make) -> tuple[tuple[object, ...], dict[str, object]]:
+def overload_arguments(op: Op, case: Case, make: Make) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The case's arguments as the overload takes them."""
     args, kwargs = case.make(make)
     if op.name == "embedding":

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-import torch_memops
-from support.devices import name
 from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+
+import torch_memops
 
 pytestmark = pytest.mark.core
 
@@ -166,7 +166,15 @@ def test_gradients(info: OpInfo, device: str) -> None:
 def test_errors(info: OpInfo, device: str) -> None:
     """What PyTorch's own tests list as an error raises the same type here."""
     if info.error_inputs_func is None:
-        assert info.name in ("matmul", "mm", "bmm", "mv", "clone", "contiguous", "nn.functional.linear")
+        assert info.name in (
+            "matmul",
+            "mm",
+            "bmm",
+            "mv",
+            "clone",
+            "contiguous",
+            "nn.functional.linear",
+        )
         return
     for wrong in info.error_inputs(device):
         sample = wrong.sample_input

@@ -33,7 +33,9 @@ def growth(terms: int) -> float:
     return min(terms + 1.0, 8.0 + 2.0 * math.sqrt(terms))
 
 
-def elementwise_bound(reference: Tensor, magnitude: Tensor, terms: int, dtype: torch.dtype) -> Tensor:
+def elementwise_bound(
+    reference: Tensor, magnitude: Tensor, terms: int, dtype: torch.dtype
+) -> Tensor:
     """Allowed |out - reference|: the sum's error, c(K) u (|A||B|), and the rounding of the result."""
     total = growth(terms) * ROUNDOFF[accumulator(dtype)] * magnitude
     return total + 1.01 * ROUNDOFF[dtype] * reference.abs() + SMALLEST[dtype]
@@ -58,11 +60,17 @@ def assert_within_bound(
 
 def norm_error(actual: Tensor, reference: Tensor) -> float:
     """norm(out - ref64) / norm(ref64)."""
+    if reference.numel() == 0:
+        return 0.0
     difference = torch.linalg.vector_norm(actual.detach().double().cpu() - reference)
     return float(difference / torch.linalg.vector_norm(reference))
 
 
 def assert_no_less_accurate(actual: Tensor, peer: Tensor, reference: Tensor, what: str) -> None:
-    """The norm-wise error is at most 1.05 x the peer's on the same data (exact where it is exact)."""
+    """The norm-wise error is at most 1.05 x the peer's on the same data (exact where it is exact).
+
+    f64 results have no better reference: both may differ from it by a few roundoffs.
+    """
     ours, theirs = norm_error(actual, reference), norm_error(peer, reference)
-    assert ours <= 1.05 * theirs, f"{what}: error {ours:.4e}, PyTorch's {theirs:.4e}"
+    slack = 16 * ROUNDOFF[torch.float64] if actual.dtype == torch.float64 else 0.0
+    assert ours <= 1.05 * theirs + slack, f"{what}: error {ours:.4e}, PyTorch's {theirs:.4e}"

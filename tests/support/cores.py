@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from support import reference
-from support.samples import TAPS, Args, Case, Make, Op, call
+from support.samples import TAPS, Case, Op, call
 
 
 def _core(name: str) -> Any:
@@ -51,9 +51,7 @@ def _conv1d_backward(
         b = torch.zeros_like(weight[:, 0, 0]).detach().requires_grad_()
         y = reference.conv1d(x, w, b, stride, padding, dilation, groups)
         grads = torch.autograd.grad(y, (x, w, b), grad)
-    return tuple(
-        g if wanted else grad.new_empty(0) for g, wanted in zip(grads, mask, strict=True)
-    )
+    return tuple(g if wanted else grad.new_empty(0) for g, wanted in zip(grads, mask, strict=True))
 
 
 def _conv1d_constant(input: Tensor, padding: tuple[int, int], taps: list[float]) -> Tensor:
@@ -85,18 +83,17 @@ def _causal_conv1d_backward(
     silu: int,
     mask: list[bool],
 ) -> tuple[Tensor, ...]:
+    leaves: list[Any] = [
+        None if t is None else t.detach().requires_grad_() for t in (x, weight, bias, initial_state)
+    ]
+    wanted = [leaf for leaf, on in zip(leaves, mask, strict=True) if on]
     final = grad_final_state is not None
     with torch.enable_grad():
-        leaves = [
-            None if t is None else t.detach().requires_grad_()
-            for t in (x, weight, bias, initial_state)
-        ]
-        results = _causal_conv1d(*leaves, seq_idx, silu, int(final))
-        outputs, incoming = [results[0]], [grad]
-        if final:
-            outputs.append(results[1])
-            incoming.append(grad_final_state)
-        wanted = [leaf for leaf, on in zip(leaves, mask, strict=True) if on]
+        y, state = reference.causal_conv1d(
+            *leaves, seq_idx=seq_idx, silu=bool(silu), final_state=final
+        )
+        outputs = (y, state) if final else (y,)
+        incoming: Any = (grad, grad_final_state) if final else (grad,)
         found = iter(torch.autograd.grad(outputs, wanted, incoming))
     return tuple(next(found) if on else grad.new_empty(0) for on in mask)
 
@@ -160,7 +157,9 @@ CORES = (
                 lambda m: call(m.tensor(1, 5, 7).expand(2, 5, 7), m.tensor(2, 7, 3)),
                 gradcheck=False,
             ),
-            Case("reversed", lambda m: call(m.tensor(2, 5, 7, layout="reversed"), m.tensor(2, 7, 3))),
+            Case(
+                "reversed", lambda m: call(m.tensor(2, 5, 7, layout="reversed"), m.tensor(2, 7, 3))
+            ),
         ),
         lambda m, n: call(m.tensor(2, n, n + 3), m.tensor(2, n + 3, 5)),
     ),
@@ -186,9 +185,7 @@ CORES = (
         (
             Case(
                 "plain",
-                lambda m: call(
-                    m.tensor(2, 3, 8), m.tensor(4, 3, 3), m.tensor(4), 1, [1, 1], 1, 1
-                ),
+                lambda m: call(m.tensor(2, 3, 8), m.tensor(4, 3, 3), m.tensor(4), 1, [1, 1], 1, 1),
             ),
             Case(
                 "groups",
@@ -284,9 +281,7 @@ CORES = (
                 lambda m: call(m.tensor(2, 3, 6), m.tensor(3, 4), None, None, None, 0, 0),
             ),
         ),
-        lambda m, n: call(
-            m.tensor(n, 3, 2 * n + 3), m.tensor(3, 4), m.tensor(3), None, None, 1, 0
-        ),
+        lambda m, n: call(m.tensor(n, 3, 2 * n + 3), m.tensor(3, 4), m.tensor(3), None, None, 1, 0),
     ),
     Op(
         "_causal_conv1d_backward",

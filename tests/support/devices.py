@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -66,12 +67,13 @@ def run_python(
 @contextmanager
 def fp32_precision(matmul: str | None = None, conv: str | None = None) -> Iterator[None]:
     """Set PyTorch's newer TF32 switches ("ieee" or "tf32") and clear them again."""
+    cudnn: Any = torch.backends.cudnn  # its stub lacks `conv`
     try:
         if matmul is not None:
             torch.backends.cuda.matmul.fp32_precision = matmul
         if conv is not None:
-            torch.backends.cudnn.conv.fp32_precision = conv
+            cudnn.conv.fp32_precision = conv
         yield
     finally:
         torch.backends.cuda.matmul.fp32_precision = "none"
-        torch.backends.cudnn.conv.fp32_precision = "none"
+        cudnn.conv.fp32_precision = "none"

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch_memops as m
 from torch import Tensor
+
+import torch_memops as m
 
 
 class On:
@@ -38,9 +39,21 @@ class Mistake:
 
 f64, f16, i64 = torch.float64, torch.float16, torch.int64
 
+
+def _conv1d_with(name: str, value: int) -> Callable[[On], Any]:
+    options: dict[str, Any] = {name: value}
+    return lambda on: m.conv1d(on.ones(2, 3, 5), on.ones(4, 3, 4), **options)
+
+
+def _gather_with(name: str, dtype: torch.dtype) -> Callable[[On], Any]:
+    return lambda on: getattr(m, name)(on.ones(3, 3), on.index(0, 1, dtype=dtype))
+
+
 MISTAKES = (
     # matmul, linear
-    Mistake("matmul-shapes", lambda on: m.matmul(on.ones(2, 3), on.ones(4, 5)), r"matmul.*2.*3.*4.*5"),
+    Mistake(
+        "matmul-shapes", lambda on: m.matmul(on.ones(2, 3), on.ones(4, 5)), r"matmul.*2.*3.*4.*5"
+    ),
     Mistake("matmul-vectors", lambda on: m.matmul(on.ones(3), on.ones(4)), r"matmul.*3.*4"),
     Mistake("matmul-vector", lambda on: m.matmul(on.ones(2, 3), on.ones(4)), r"matmul.*2.*3.*4"),
     Mistake(
@@ -54,7 +67,9 @@ MISTAKES = (
         lambda on: m.matmul(on.ones(2, 3), on.ones(3, 4, dtype=f64)),
         r"(?i)matmul.*(float.*double|double.*float)",
     ),
-    Mistake("linear-shapes", lambda on: m.linear(on.ones(2, 3), on.ones(4, 5)), r"linear.*2.*3.*4.*5"),
+    Mistake(
+        "linear-shapes", lambda on: m.linear(on.ones(2, 3), on.ones(4, 5)), r"linear.*2.*3.*4.*5"
+    ),
     Mistake(
         "linear-bias",
         lambda on: m.linear(on.ones(2, 3), on.ones(4, 3), on.ones(5)),
@@ -85,7 +100,7 @@ MISTAKES = (
     *(
         Mistake(
             f"conv1d-groups-{groups}",
-            lambda on, groups=groups: m.conv1d(on.ones(2, 3, 5), on.ones(4, 3, 2), groups=groups),
+            _conv1d_with("groups", groups),
             rf"conv1d.*groups.*{groups}",
         )
         for groups in (0, -1, -(2**63))
@@ -93,9 +108,7 @@ MISTAKES = (
     *(
         Mistake(
             f"conv1d-{name}-{value}",
-            lambda on, name=name, value=value: m.conv1d(
-                on.ones(2, 3, 5), on.ones(4, 3, 2), **{name: value}
-            ),
+            _conv1d_with(name, value),
             rf"conv1d.*{name}.*{value}",
         )
         for name, value in (
@@ -110,9 +123,7 @@ MISTAKES = (
     *(
         Mistake(
             f"conv1d-overflow-{name}-{value}",
-            lambda on, name=name, value=value: m.conv1d(
-                on.ones(2, 3, 5), on.ones(4, 3, 4), **{name: value}
-            ),
+            _conv1d_with(name, value),
             r"conv1d",
         )
         for name, value in (
@@ -157,7 +168,11 @@ MISTAKES = (
         lambda on: m.conv1d(on.ones(2, 3, 5), on.ones(4, 2, 2)),
         r"conv1d.*(3.*2|2.*3)",
     ),
-    Mistake("conv1d-input-1d", lambda on: m.conv1d(on.ones(5), on.ones(4, 3, 2)), r"conv1d.*input.*1 dim"),
+    Mistake(
+        "conv1d-input-1d",
+        lambda on: m.conv1d(on.ones(5), on.ones(4, 3, 2)),
+        r"conv1d.*input.*1 dim",
+    ),
     Mistake(
         "conv1d-input-4d",
         lambda on: m.conv1d(on.ones(2, 3, 5, 7), on.ones(4, 3, 2)),
@@ -175,9 +190,7 @@ MISTAKES = (
     ),
     Mistake(
         "conv1d-bias-dtype",
-        lambda on: m.conv1d(
-            on.ones(2, 3, 5, dtype=f64), on.ones(4, 3, 2, dtype=f64), on.ones(4)
-        ),
+        lambda on: m.conv1d(on.ones(2, 3, 5, dtype=f64), on.ones(4, 3, 2, dtype=f64), on.ones(4)),
         r"(?i)conv1d.*(float.*double|double.*float)",
     ),
     Mistake(
@@ -187,14 +200,14 @@ MISTAKES = (
     ),
     Mistake(
         "conv1d-three-paddings",
-        lambda on: torch.ops.memops.conv1d(
-            on.ones(2, 3, 5), on.ones(4, 3, 2), None, 1, [1, 1, 1]
-        ),
+        lambda on: torch.ops.memops.conv1d(on.ones(2, 3, 5), on.ones(4, 3, 2), None, 1, [1, 1, 1]),
         r"conv1d.*padding.*3",
     ),
     # conv1d_constant
     Mistake(
-        "conv1d_constant-no-taps", lambda on: m.conv1d_constant(on.ones(5), []), r"conv1d_constant.*taps"
+        "conv1d_constant-no-taps",
+        lambda on: m.conv1d_constant(on.ones(5), []),
+        r"conv1d_constant.*taps",
     ),
     Mistake(
         "conv1d_constant-0d",
@@ -255,9 +268,7 @@ MISTAKES = (
     ),
     Mistake(
         "causal_conv1d-state",
-        lambda on: m.causal_conv1d(
-            on.ones(2, 3, 5), on.ones(3, 4), initial_state=on.ones(2, 3, 4)
-        ),
+        lambda on: m.causal_conv1d(on.ones(2, 3, 5), on.ones(3, 4), initial_state=on.ones(2, 3, 4)),
         r"causal_conv1d.*initial_state.*2, 3, 4",
     ),
     Mistake(
@@ -359,17 +370,21 @@ MISTAKES = (
     Mistake("aos_to_soa-1d", lambda on: m.aos_to_soa(on.ones(3)), r"aos_to_soa.*aos.*1"),
     Mistake("soa_to_aos-0d", lambda on: m.soa_to_aos(on.ones()), r"soa_to_aos.*soa.*0"),
     # gathers
-    Mistake("gather_aos-0d", lambda on: m.gather_aos(on.ones(), on.index(0)), r"gather_aos.*aos.*0"),
-    Mistake("gather_soa-1d", lambda on: m.gather_soa(on.ones(3), on.index(0)), r"gather_soa.*soa.*1"),
     Mistake(
-        "gather_soa-3d", lambda on: m.gather_soa(on.ones(2, 3, 4), on.index(0)), r"gather_soa.*soa.*3"
+        "gather_aos-0d", lambda on: m.gather_aos(on.ones(), on.index(0)), r"gather_aos.*aos.*0"
+    ),
+    Mistake(
+        "gather_soa-1d", lambda on: m.gather_soa(on.ones(3), on.index(0)), r"gather_soa.*soa.*1"
+    ),
+    Mistake(
+        "gather_soa-3d",
+        lambda on: m.gather_soa(on.ones(2, 3, 4), on.index(0)),
+        r"gather_soa.*soa.*3",
     ),
     *(
         Mistake(
             f"{name}-index-{str(dtype)[6:]}",
-            lambda on, name=name, dtype=dtype: getattr(m, name)(
-                on.ones(3, 3), on.index(0, 1, dtype=dtype)
-            ),
+            _gather_with(name, dtype),
             rf"{name}.*index.*int32.*int64",
         )
         for name in ("gather_aos", "gather_soa")
@@ -380,7 +395,9 @@ MISTAKES = (
         lambda on: m.embedding(on.ones(2), on.ones(3, 2)),
         r"index.*int32.*int64",
     ),
-    Mistake("embedding-1d", lambda on: m.embedding(on.index(0), on.ones(3)), r"embedding.*weight.*1"),
+    Mistake(
+        "embedding-1d", lambda on: m.embedding(on.index(0), on.ones(3)), r"embedding.*weight.*1"
+    ),
     Mistake(
         "embedding-padding",
         lambda on: m.embedding(on.index(0), on.ones(3, 2), 3),

@@ -116,7 +116,9 @@ def causal_conv1d_update(
                 window = line[:, size + 1 - width :]
             else:
                 at = int(cache_seqlens[b]) + s
-                history = [conv_state[row, :, (at - back) % size] for back in range(width - 1, 0, -1)]
+                history = [
+                    conv_state[row, :, (at - back) % size] for back in range(width - 1, 0, -1)
+                ]
                 window = torch.stack([*history, new], -1)
                 conv_state[row, :, at % size] = new
             y = (window * weight).sum(-1)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-import torch_memops
 from torch import Tensor
 
+import torch_memops
 from support import reference
-from support.tensors import Make
+from support.tensors import LAYOUTS, Make
 
 Args = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -99,7 +99,9 @@ MATMUL = Op(
         Case("broadcast", lambda m: call(m.tensor(2, 1, 3, 4), m.tensor(3, 4, 2))),
         Case(
             "transposed",
-            lambda m: call(m.tensor(5, 4, layout="transposed"), m.tensor(4, 3, layout="transposed")),
+            lambda m: call(
+                m.tensor(5, 4, layout="transposed"), m.tensor(4, 3, layout="transposed")
+            ),
         ),
         Case(
             "offset-strided",
@@ -134,7 +136,9 @@ LINEAR = Op(
             lambda m: call(m.tensor(3, 4), m.tensor(5, 4, layout="transposed"), m.tensor(5)),
         ),
         Case("in0", lambda m: call(m.tensor(2, 0), m.tensor(3, 0), m.tensor(3)), gradcheck=False),
-        Case("batch0", lambda m: call(m.tensor(0, 4), m.tensor(3, 4), m.tensor(3)), gradcheck=False),
+        Case(
+            "batch0", lambda m: call(m.tensor(0, 4), m.tensor(3, 4), m.tensor(3)), gradcheck=False
+        ),
         Case("odd-tile", lambda m: call(m.tensor(17, 33), m.tensor(19, 33), m.tensor(19)), False),
     ),
     lambda m, n: call(m.tensor(n, n + 3), m.tensor(5, n + 3), m.tensor(5)),
@@ -152,26 +156,29 @@ CONV1D = Op(
         Case(
             "stride-padding-dilation",
             lambda m: call(
-                m.tensor(2, 3, 9), m.tensor(4, 3, 2), m.tensor(4), stride=2, padding=(1, 1), dilation=2
+                m.tensor(2, 3, 9),
+                m.tensor(4, 3, 2),
+                m.tensor(4),
+                stride=2,
+                padding=(1, 1),
+                dilation=2,
             ),
         ),
-        Case(
-            "groups", lambda m: call(m.tensor(2, 4, 7), m.tensor(6, 2, 3), m.tensor(6), groups=2)
-        ),
+        Case("groups", lambda m: call(m.tensor(2, 4, 7), m.tensor(6, 2, 3), m.tensor(6), groups=2)),
         Case(
             "depthwise",
-            lambda m: call(m.tensor(2, 3, 8), m.tensor(3, 1, 3), m.tensor(3), padding=(1, 1), groups=3),
+            lambda m: call(
+                m.tensor(2, 3, 8), m.tensor(3, 1, 3), m.tensor(3), padding=(1, 1), groups=3
+            ),
         ),
-        Case(
-            "one-channel", lambda m: call(m.tensor(2, 1, 11), m.tensor(1, 1, 5), padding=(2, 2))
-        ),
-        Case(
-            "asymmetric", lambda m: call(m.tensor(2, 2, 6), m.tensor(3, 2, 3), padding=(2, 0))
-        ),
+        Case("one-channel", lambda m: call(m.tensor(2, 1, 11), m.tensor(1, 1, 5), padding=(2, 2))),
+        Case("asymmetric", lambda m: call(m.tensor(2, 2, 6), m.tensor(3, 2, 3), padding=(2, 0))),
         Case("width1", lambda m: call(m.tensor(2, 3, 5), m.tensor(4, 3, 1))),
         Case(
             "channels-last",
-            lambda m: call(m.tensor(2, 3, 8, layout="transposed"), m.tensor(4, 3, 3), padding=(1, 1)),
+            lambda m: call(
+                m.tensor(2, 3, 8, layout="transposed"), m.tensor(4, 3, 3), padding=(1, 1)
+            ),
         ),
         Case(
             "weight-transposed",
@@ -196,7 +203,9 @@ CONV1D_CONSTANT = Op(
         Case("one-tap", lambda m: call(m.tensor(5), [2.0])),
         Case("even", lambda m: call(m.tensor(2, 6), [1.0, 10.0], padding=(0, 1))),
         Case("strided", lambda m: call(m.tensor(2, 7, layout="strided"), TAPS, padding=(1, 1))),
-        Case("transposed", lambda m: call(m.tensor(4, 7, layout="transposed"), TAPS, padding=(1, 1))),
+        Case(
+            "transposed", lambda m: call(m.tensor(4, 7, layout="transposed"), TAPS, padding=(1, 1))
+        ),
         Case("batch0", lambda m: call(m.tensor(0, 8), TAPS), gradcheck=False),
         Case(
             "40-taps",
@@ -320,7 +329,14 @@ CAUSAL_CONV1D_UPDATE = Op(
     mutates=(1,),
 )
 
-LAYOUTS = ("contiguous", "transposed", "reversed", "offset", "strided", "pitched")
+
+def _in_layout(layout: str) -> Callable[[Make], Args]:
+    return lambda m: call(m.tensor(3, 4, 5, layout=layout))
+
+
+def _into_layout(layout: str) -> Callable[[Make], Args]:
+    return lambda m: call(m.tensor(3, 4, layout=layout), m.tensor(3, 4))
+
 
 COPY = Op(
     "copy",
@@ -328,10 +344,7 @@ COPY = Op(
     "copy",
     reference.copy,
     (
-        *(
-            Case(layout, lambda m, layout=layout: call(m.tensor(3, 4, 5, layout=layout)))
-            for layout in LAYOUTS
-        ),
+        *(Case(layout, _in_layout(layout)) for layout in LAYOUTS),
         Case("expanded", lambda m: call(m.tensor(3, 4, layout="expanded")), gradcheck=False),
         Case("0d", lambda m: call(m.tensor())),
         Case("empty", lambda m: call(m.tensor(2, 0, 3)), gradcheck=False),
@@ -347,10 +360,7 @@ COPY_ = Op(
     "copy_",
     reference.copy_,
     (
-        *(
-            Case(layout, lambda m, layout=layout: call(m.tensor(3, 4, layout=layout), m.tensor(3, 4)))
-            for layout in LAYOUTS
-        ),
+        *(Case(layout, _into_layout(layout)) for layout in LAYOUTS),
         Case("broadcast", lambda m: call(m.tensor(2, 3, 4), m.tensor(3, 1))),
         Case("0d", lambda m: call(m.tensor(2, 3), m.tensor())),
         Case("empty", lambda m: call(m.tensor(2, 0), m.tensor(2, 0)), gradcheck=False),
@@ -435,7 +445,9 @@ EMBEDDING = Op(
     (
         Case("plain", lambda m: call(m.index(5, 2, 3), m.tensor(5, 4))),
         Case("padding", lambda m: call(m.index(3, 9), m.tensor(3, 4), padding_idx=1), False),
-        Case("padding-negative", lambda m: call(m.index(3, 9), m.tensor(3, 4), padding_idx=-1), False),
+        Case(
+            "padding-negative", lambda m: call(m.index(3, 9), m.tensor(3, 4), padding_idx=-1), False
+        ),
     ),
     lambda m, n: call(m.index(n, n + 3), m.tensor(n, 4), padding_idx=1),
 )
