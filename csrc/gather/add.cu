@@ -41,9 +41,9 @@ void launch_add(const GatherSumPlan& plan, const GatherSumParams& params, cudaSt
 void launch_gather_add(const GatherSumPlan& plan, const GatherSumParams& params,
                        cudaStream_t stream) {
   switch (plan.problem.type) {
-    case GatherSumType::kFloat32:
+    case FloatType::kFloat:
       return launch_add<float>(plan, params, stream);
-    case GatherSumType::kFloat64:
+    case FloatType::kDouble:
       return launch_add<double>(plan, params, stream);
     default:
       throw std::runtime_error("memops: gather_add sums f32 and f64; the plan names another type");

@@ -68,9 +68,10 @@ void sum_into(const Tensor& out, GatherOp op, const Tensor& grad, bool copied, c
   Tensor indices = plain_index(index).view({-1});
   Tensor order;
   if (plan.kernel == GatherKernel::kRuns) {
-    TORCH_CHECK_NOT_IMPLEMENTED(indices.numel() <= std::numeric_limits<int>::max(),
-                                "the gradient of a gather sorts its index; it has ",
-                                indices.numel(), " entries, up to 2^31 - 1 are accepted");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        indices.numel() <= std::numeric_limits<int>::max(),
+        op == GatherOp::kAosBackward ? "gather_aos_backward" : "gather_soa_backward",
+        ": index has ", indices.numel(), " entries to sort; up to 2^31 - 1 are accepted");
     std::tie(indices, order) = at::sort(indices, /*stable=*/true, /*dim=*/0, /*descending=*/false);
   }
   launch_gather_sum(plan,
@@ -95,7 +96,7 @@ Tensor gather_aos_backward_cuda(const Tensor& grad, const Tensor& index, int64_t
     return at::view_as_complex(
         gather_aos_backward_cuda(at::view_as_real(grad), index, rows, padding_index));
   }
-  if (!gather_sum_type(type)) {
+  if (!float_type(grad)) {
     return gather_aos_backward_cuda(grad.to(sum_type(type)), index, rows, padding_index).to(type);
   }
   Tensor out = zeros_gather_aos(grad, index, rows);
@@ -117,7 +118,7 @@ Tensor gather_soa_backward_cuda(const Tensor& grad, const Tensor& index, int64_t
         gather_soa_backward_cuda(parts, index, columns).view({fields, 2, columns}).movedim(1, -1);
     return at::view_as_complex(call_copy(sums));
   }
-  if (!gather_sum_type(type)) {
+  if (!float_type(grad)) {
     return gather_soa_backward_cuda(grad.to(sum_type(type)), index, columns).to(type);
   }
   Tensor out = zeros_gather_soa(grad, columns);

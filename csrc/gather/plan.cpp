@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <stdexcept>
 
 #include "common/math.h"
 
@@ -35,17 +36,17 @@ const char* name(GatherKernel kernel) {
   return "unknown";
 }
 
-int bytes_of(GatherSumType type) {
+int bytes_of(FloatType type) {
   switch (type) {
-    case GatherSumType::kFloat16:
-    case GatherSumType::kBFloat16:
+    case FloatType::kHalf:
+    case FloatType::kBFloat16:
       return 2;
-    case GatherSumType::kFloat32:
+    case FloatType::kFloat:
       return 4;
-    case GatherSumType::kFloat64:
+    case FloatType::kDouble:
       return 8;
   }
-  return 0;
+  throw std::runtime_error("memops: not one of the floating types");
 }
 
 /// The fields that one 16-byte load of grad holds, or 1 where it cannot be read so.

@@ -5,6 +5,7 @@
 
 #include "common/device_facts.h"
 #include "common/export.h"
+#include "common/float_type.h"
 #include "common/plan_report.h"
 
 namespace memops {
@@ -68,13 +69,10 @@ struct GatherFieldsPlan {
   MEMOPS_API PlanReport report() const;
 };
 
-/// The element types whose gradients have a kernel.
-enum class GatherSumType { kFloat16, kBFloat16, kFloat32, kFloat64 };
-
 /// out[index[position], field] += grad[position, field], or its transpose for kSoaBackward.
 struct GatherSumProblem {
   GatherOp op;  // kAosBackward or kSoaBackward
-  GatherSumType type;
+  FloatType type;
   std::int64_t fields;
   std::int64_t rows;             // of the result, as the index counts them
   std::int64_t count;            // of the index

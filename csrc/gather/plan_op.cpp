@@ -55,7 +55,7 @@ PlanReport plan_aos_backward(const Tensor& grad, const Tensor& index, int64_t ro
     return plan_aos_backward(at::view_as_real(grad.resolve_conj()), index, rows, padding_index,
                              device);
   }
-  if (!gather_sum_type(grad.scalar_type())) {
+  if (!float_type(grad)) {
     return plan_aos_backward(converted(grad), index, rows, padding_index, device);
   }
   const int64_t fields = c10::multiply_integers(grad.sizes().slice(index.dim()));
@@ -73,7 +73,7 @@ PlanReport plan_soa_backward(const Tensor& grad, const Tensor& index, int64_t co
         grad.options().device(at::kMeta).dtype(c10::toRealValueType(grad.scalar_type()));
     return plan_soa_backward(at::empty(sizes, real), index, columns, device);
   }
-  if (!gather_sum_type(grad.scalar_type())) {
+  if (!float_type(grad)) {
     return plan_soa_backward(converted(grad), index, columns, device);
   }
   const int64_t fields = grad.size(0);

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "common/torch/precompiled.h"
+#include "common/torch/float_type.h"
 #include "gather/plan.h"
 
 namespace memops {
@@ -51,22 +51,6 @@ inline GatherFieldsProblem gather_fields_problem(const at::Tensor& soa, int64_t 
           .table_copied = copied};
 }
 
-/// The types that the gradient's kernels sum; the others come to one of them first.
-inline std::optional<GatherSumType> gather_sum_type(at::ScalarType type) {
-  switch (type) {
-    case at::kHalf:
-      return GatherSumType::kFloat16;
-    case at::kBFloat16:
-      return GatherSumType::kBFloat16;
-    case at::kFloat:
-      return GatherSumType::kFloat32;
-    case at::kDouble:
-      return GatherSumType::kFloat64;
-    default:
-      return std::nullopt;
-  }
-}
-
 /// grad under the shape [rows, columns]; nullopt where only a copy has it, aligned to its dtype.
 inline std::optional<at::Tensor> gradient_in_place(const at::Tensor& grad, int64_t rows,
                                                    int64_t columns, std::uint64_t address) {
@@ -74,13 +58,13 @@ inline std::optional<at::Tensor> gradient_in_place(const at::Tensor& grad, int64
   return as_matrix(grad, rows, columns);
 }
 
-/// `grad` is [positions, fields] with any strides, of a type that gather_sum_type knows.
+/// `grad` is [positions, fields] with any strides, of a FloatType.
 inline GatherSumProblem gather_sum_problem(GatherOp op, const at::Tensor& grad,
                                            const at::Tensor& index, int64_t rows,
                                            int64_t padding_index, std::uint64_t address,
                                            bool copied) {
   return {.op = op,
-          .type = gather_sum_type(grad.scalar_type()).value(),
+          .type = float_type(grad).value(),
           .fields = grad.size(1),
           .rows = rows,
           .count = grad.size(0),

@@ -1,11 +1,9 @@
 // The gradient of a gather over the sorted index: the thread at the first position of a run of
 // equal indices sums the run's rows of grad in order and writes the result once. 16-bit types sum
 // in f32.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <stdexcept>
 
+#include "common/cuda/float_type.h"
 #include "common/cuda/launch.h"
 #include "common/math.h"
 #include "gather/index.h"
@@ -15,19 +13,9 @@ namespace memops {
 namespace {
 
 constexpr int kThreads = kGatherThreads;
-constexpr int kPartial =
-    32;  // rows of a partial sum: the error of a long run grows with their number
+// Rows of a partial sum: one chain of additions would lose more the longer a run is.
+constexpr int kPartial = 32;
 constexpr int kVectorBytes = 16;
-
-__device__ float to_sum(__half value) { return __half2float(value); }
-__device__ float to_sum(__nv_bfloat16 value) { return __bfloat162float(value); }
-__device__ float to_sum(float value) { return value; }
-__device__ double to_sum(double value) { return value; }
-
-__device__ void round_to(__half& out, float sum) { out = __float2half_rn(sum); }
-__device__ void round_to(__nv_bfloat16& out, float sum) { out = __float2bfloat16_rn(sum); }
-__device__ void round_to(float& out, float sum) { out = sum; }
-__device__ void round_to(double& out, double sum) { out = sum; }
 
 template <class T, int kVector>
 struct alignas(sizeof(T) * kVector) Pack {
@@ -39,7 +27,7 @@ __global__ void __launch_bounds__(kThreads)
     gather_runs_kernel(T* out, const T* grad, const Index* keys, const std::int64_t* order,
                        const __grid_constant__ SumViews views) {
   using Vector = Pack<T, kVector>;
-  using Sum = decltype(to_sum(T{}));
+  using Sum = Accumulator<T>;
   const std::int64_t thread = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (thread >= views.threads()) return;
   const SumPlace place = place_of(views, thread);
@@ -63,7 +51,7 @@ __global__ void __launch_bounds__(kThreads)
       const auto row =
           *reinterpret_cast<const Vector*>(column + order[begin + i] * views.position_stride);
 #pragma unroll
-      for (int v = 0; v < kVector; ++v) partial[v] += to_sum(row.values[v]);
+      for (int v = 0; v < kVector; ++v) partial[v] += widen(row.values[v]);
     }
 #pragma unroll
     for (int v = 0; v < kVector; ++v) total[v] += partial[v];
@@ -72,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
 
   Vector result;
 #pragma unroll
-  for (int v = 0; v < kVector; ++v) round_to(result.values[v], total[v]);
+  for (int v = 0; v < kVector; ++v) result.values[v] = narrow<T>(total[v]);
   *reinterpret_cast<Vector*>(out + key * views.out_row_stride +
                              place.column * views.out_column_stride) = result;
 }
@@ -104,17 +92,8 @@ void launch_runs(const GatherSumPlan& plan, const GatherSumParams& params, cudaS
 
 void launch_gather_runs(const GatherSumPlan& plan, const GatherSumParams& params,
                         cudaStream_t stream) {
-  switch (plan.problem.type) {
-    case GatherSumType::kFloat16:
-      return launch_runs<__half>(plan, params, stream);
-    case GatherSumType::kBFloat16:
-      return launch_runs<__nv_bfloat16>(plan, params, stream);
-    case GatherSumType::kFloat32:
-      return launch_runs<float>(plan, params, stream);
-    case GatherSumType::kFloat64:
-      return launch_runs<double>(plan, params, stream);
-  }
-  throw std::runtime_error("memops: the gather_runs plan names no type");
+  by_float_type(plan.problem.type,
+                [&](auto type) { launch_runs<decltype(type)>(plan, params, stream); });
 }
 
 }  // namespace memops
