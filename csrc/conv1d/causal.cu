@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kCausalThreads)
     causal_kernel(const __grid_constant__ CausalTaps<T> taps, const CausalTensor<T> y,
                   const std::int64_t elements, const std::int64_t channels,
                   const std::int64_t length, const bool channels_last, const bool with_silu) {
-  const std::int64_t index = thread_index();
+  const std::int64_t index = causal_thread();
   if (index >= elements) return;
   const auto [batch, channel, position] = place_of(index, channels, length, channels_last);
   const auto sum = taps.sum(batch, channel, position);
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kCausalThreads)
     causal_state_kernel(const __grid_constant__ CausalTaps<T> taps, const CausalTensor<T> state,
                         const std::int64_t elements, const std::int64_t channels,
                         const std::int64_t length) {
-  const std::int64_t index = thread_index();
+  const std::int64_t index = causal_thread();
   if (index >= elements) return;
   const auto [batch, channel, entry] = place_of(index, channels, taps.width - 1, false);
   T& out = element(state, batch, channel, entry);

@@ -124,7 +124,7 @@ class Backward {
     check_launch("causal_partials");
     Sum* from = partials_;
     Sum* to = reduced_;
-    while (rows > kPartialsPerSum) {
+    while (rows > kCausalPartialsPerSum) {
       rows = launch_reduce(from, to, rows, row_size, false);
       std::swap(from, to);
     }
@@ -134,7 +134,7 @@ class Backward {
 
   std::int64_t launch_reduce(const Sum* from, Sum* to, std::int64_t rows, std::int64_t row_size,
                              bool add) const {
-    const std::int64_t sum_rows = ceil_div(rows, kPartialsPerSum);
+    const std::int64_t sum_rows = ceil_div(rows, kCausalPartialsPerSum);
     const unsigned grid = grid_for(sum_rows * row_size, "causal_reduce");
     causal_reduce_kernel<Sum>
         <<<grid, kCausalThreads, 0, stream_>>>(from, to, rows, row_size, sum_rows, add);

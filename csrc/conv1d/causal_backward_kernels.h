@@ -8,8 +8,6 @@
 
 namespace memops {
 
-constexpr std::int64_t kPartialsPerSum = 64;
-
 /// The part of [B, C, L] that one round of launches covers. Tensors are given to the kernels moved
 /// to its first batch entry and channel; positions stay those of the whole.
 struct CausalWindow {
@@ -24,11 +22,11 @@ __global__ void __launch_bounds__(kCausalThreads)
     causal_dz_kernel(const __grid_constant__ CausalTaps<T> taps, const CausalTensor<const T> grad,
                      const CausalTensor<Accumulator<T>> dz, const CausalWindow window,
                      const bool channels_last) {
-  const std::int64_t index = thread_index();
+  const std::int64_t index = causal_thread();
   if (index >= window.batches * window.channels * window.reach) return;
   const auto [batch, channel, i] = place_of(index, window.channels, window.reach, channels_last);
   const auto z = taps.sum(batch, channel, window.position + i);
-  element(dz, batch, channel, i) = value(grad, batch, channel, i) * silu_derivative(z);
+  element(dz, batch, channel, i) = silu_gradient(value(grad, batch, channel, i), z);
 }
 
 /// The gradient of `count` values of the line from position `first` on (those before x are
@@ -41,7 +39,7 @@ __global__ void __launch_bounds__(kCausalThreads)
                          const std::int64_t count, const std::int64_t length,
                          const bool channels_last) {
   using Sum = Accumulator<T>;
-  const std::int64_t index = thread_index();
+  const std::int64_t index = causal_thread();
   if (index >= window.batches * window.channels * count) return;
   const auto [batch, channel, i] = place_of(index, window.channels, count, channels_last);
   const std::int64_t position = first + i;
@@ -84,7 +82,7 @@ __global__ void __launch_bounds__(kCausalThreads)
                            const std::int64_t segment, const std::int64_t rows,
                            const bool channels_last) {
   using Sum = Accumulator<T>;
-  const std::int64_t index = thread_index();
+  const std::int64_t index = causal_thread();
   if (index >= rows * window.channels * columns.count) return;
   const auto [row, channel, column] =
       place_of(index, window.channels, columns.count, channels_last);
@@ -122,12 +120,13 @@ template <class Sum>
 __global__ void __launch_bounds__(kCausalThreads)
     causal_reduce_kernel(const Sum* partials, Sum* sums, const std::int64_t rows,
                          const std::int64_t row_size, const std::int64_t sum_rows, const bool add) {
-  const std::int64_t index = thread_index();
+  const std::int64_t index = causal_thread();
   if (index >= sum_rows * row_size) return;
   const std::int64_t row = index / row_size;
   const std::int64_t i = index - row * row_size;
-  const std::int64_t begin = row * kPartialsPerSum;
-  const std::int64_t end = begin + kPartialsPerSum < rows ? begin + kPartialsPerSum : rows;
+  const std::int64_t begin = row * kCausalPartialsPerSum;
+  const std::int64_t end =
+      begin + kCausalPartialsPerSum < rows ? begin + kCausalPartialsPerSum : rows;
   Sum total = 0;
   for (std::int64_t r = begin; r < end; ++r) total += partials[r * row_size + i];
   sums[index] = add ? sums[index] + total : total;
@@ -140,7 +139,7 @@ __global__ void __launch_bounds__(kCausalThreads)
                         const CausalTensor<T> grad_bias, const std::int64_t width,
                         const std::int64_t channels, const CausalColumns columns,
                         const bool channels_last) {
-  const std::int64_t index = thread_index();
+  const std::int64_t index = causal_thread();
   if (index >= channels * columns.count) return;
   const auto [row, channel, column] = place_of(index, channels, columns.count, channels_last);
   const std::int64_t k = columns.first + column;

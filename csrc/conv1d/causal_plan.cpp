@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::int64_t kScratchBytes = std::int64_t{256} << 20;
 constexpr std::int64_t kShortestSegment = 64;
-constexpr std::int64_t kPartialsPerSum = 64;
 
 std::int64_t element_bytes(CausalDtype dtype) {
   switch (dtype) {
@@ -149,7 +148,8 @@ CausalBackwardPlan plan_causal_backward(const CausalBackwardProblem& problem, co
     plan.segment = std::max(kShortestSegment, each);
     const std::int64_t segments = ceil_div(panel.batch * panel.length, plan.segment);
     scratch.partials = segments * width;
-    scratch.reduced = segments > kPartialsPerSum ? ceil_div(segments, kPartialsPerSum) * width : 0;
+    scratch.reduced =
+        segments > kCausalPartialsPerSum ? ceil_div(segments, kCausalPartialsPerSum) * width : 0;
     scratch.totals = width;
   }
   return plan;

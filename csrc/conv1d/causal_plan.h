@@ -46,6 +46,9 @@ struct CausalBackwardProblem {
   std::array<bool, 4> wanted;  // gradients of x, weight, bias, initial_state
 };
 
+/// How many partial sums of the weight's and bias's gradients are added up at a time.
+constexpr std::int64_t kCausalPartialsPerSum = 64;
+
 /// Sizes of what one round of launches covers.
 struct CausalPanel {
   std::int64_t batch;

@@ -67,7 +67,7 @@ __device__ inline CausalPlace place_of(std::int64_t index, std::int64_t channels
   return channels_last ? CausalPlace{batch, fast, slow} : CausalPlace{batch, slow, fast};
 }
 
-__device__ inline std::int64_t thread_index() {
+__device__ inline std::int64_t causal_thread() {
   return std::int64_t{blockIdx.x} * kCausalThreads + threadIdx.x;
 }
 
@@ -111,10 +111,11 @@ struct CausalTaps {
   /// What silu, if any, is applied to.
   __device__ Sum sum(std::int64_t batch, std::int64_t channel, std::int64_t position) const {
     const std::int32_t own = sequence(batch, position);
-    Sum total = bias.data == nullptr ? Sum{0} : value(bias, 0, channel, 0);
+    Sum total = 0;
+    // The bias begins the chain of multiply-adds: one rounding less than adding it to the total.
+    Sum partial = bias.data == nullptr ? Sum{0} : value(bias, 0, channel, 0);
     for (std::int64_t first = 0; first < width; first += kTermsPerPartial) {
       const std::int64_t end = first + kTermsPerPartial < width ? first + kTermsPerPartial : width;
-      Sum partial = 0;
       for (std::int64_t k = first; k < end; ++k) {
         const std::int64_t at = position - (width - 1) + k;
         if (sequence(batch, at) == own) {
@@ -122,6 +123,7 @@ struct CausalTaps {
         }
       }
       total += partial;
+      partial = 0;
     }
     return total;
   }
@@ -147,10 +149,11 @@ __device__ Sum silu(Sum x) {
   return x / (1 + exponential(-x));
 }
 
+/// grad * silu'(x), in the order of operations of PyTorch's kernel: no less accurate.
 template <class Sum>
-__device__ Sum silu_derivative(Sum x) {
+__device__ Sum silu_gradient(Sum grad, Sum x) {
   const Sum sigmoid = 1 / (1 + exponential(-x));
-  return sigmoid * (1 + x * (1 - sigmoid));
+  return grad * sigmoid * (1 + x * (1 - sigmoid));
 }
 
 }  // namespace memops

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kCausalThreads, 4)
     causal_update_kernel(const __grid_constant__ UpdateArguments<T> a,
                          const __grid_constant__ CausalUpdateProblem p) {
   using Sum = Accumulator<T>;
-  const std::int64_t index = thread_index();
+  const std::int64_t index = causal_thread();
   if (index >= p.batch * p.channels) return;
   const std::int64_t batch = index / p.channels;
   const std::int64_t channel = index - batch * p.channels;
@@ -56,11 +56,11 @@ __global__ void __launch_bounds__(kCausalThreads, 4)
     if (next < 0) next += p.window;
   }
   for (std::int64_t s = 0; s < p.steps; ++s) {
-    Sum total = a.bias.data == nullptr ? Sum{0} : value(a.bias, 0, channel, 0);
+    Sum total = 0;
+    Sum partial = a.bias.data == nullptr ? Sum{0} : value(a.bias, 0, channel, 0);
     for (std::int64_t first = 0; first < p.width; first += kTermsPerPartial) {
       const std::int64_t end =
           first + kTermsPerPartial < p.width ? first + kTermsPerPartial : p.width;
-      Sum partial = 0;
       for (std::int64_t k = first; k < end; ++k) {
         const std::int64_t step = s - (p.width - 1) + k;
         const Sum before =
@@ -69,6 +69,7 @@ __global__ void __launch_bounds__(kCausalThreads, 4)
         partial += value(a.weight, 0, channel, k) * before;
       }
       total += partial;
+      partial = 0;
     }
     element(a.y, batch, channel, s) = static_cast<T>(p.silu ? silu(total) : total);
   }
