@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kCausalThreads)
                            const CausalWindow window, const CausalColumns columns,
                            const std::int64_t segment, const std::int64_t rows,
                            const bool channels_last) {
-  using Sum = Accumulator<T>;
+  using Sum = LongSum<T>;
   const std::int64_t index = causal_thread();
   if (index >= rows * window.channels * columns.count) return;
   const auto [row, channel, column] =
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kCausalThreads)
     }
     total += partial;
   }
-  partials[index] = total;
+  partials[index] = static_cast<Accumulator<T>>(total);
 }
 
 /// sums[row] = the sum of up to 64 rows of partials, added to what is there if `add`.
@@ -127,9 +127,9 @@ __global__ void __launch_bounds__(kCausalThreads)
   const std::int64_t begin = row * kCausalPartialsPerSum;
   const std::int64_t end =
       begin + kCausalPartialsPerSum < rows ? begin + kCausalPartialsPerSum : rows;
-  Sum total = 0;
+  LongSum<Sum> total = 0;
   for (std::int64_t r = begin; r < end; ++r) total += partials[r * row_size + i];
-  sums[index] = add ? sums[index] + total : total;
+  sums[index] = static_cast<Sum>(add ? sums[index] + total : total);
 }
 
 /// Rounds a row of totals into the gradients.

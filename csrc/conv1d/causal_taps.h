@@ -2,13 +2,11 @@
 // the taps. Device code, and the host code that types a launch.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstdint>
 #include <stdexcept>
 #include <type_traits>
 
+#include "common/cuda/float_type.h"
 #include "conv1d/causal.h"
 
 namespace memops {
@@ -16,9 +14,6 @@ namespace memops {
 constexpr int kCausalThreads = 128;
 // Terms that are summed before they join the total: the error of a long sum stays small.
 constexpr std::int64_t kTermsPerPartial = 32;
-
-template <class T>
-using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 /// `offset_batch` and `offset_channel` move the origin: what a panel sees.
 template <class T, class Element>

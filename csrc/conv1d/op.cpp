@@ -120,8 +120,8 @@ struct Conv1dFunction : torch::autograd::Function<Conv1dFunction> {
 Tensor conv1d_autograd(c10::DispatchKeySet keys, const Tensor& input, const Tensor& weight,
                        const std::optional<Tensor>& bias, SymInt stride, SymIntArrayRef padding,
                        SymInt dilation, SymInt groups) {
-  // ATen makes a complex convolution of real ones; its gradient is theirs.
-  if (input.is_complex()) {
+  // On the CPU ATen makes a complex convolution of real ones; its gradient is theirs.
+  if (input.is_complex() && input.is_cpu()) {
     return conv1d_composite(input, weight, bias, stride, padding, dilation, groups);
   }
   return differentiable<Conv1dFunction>(keys, conv1d_op(), conv1d_composite, input, weight, bias,

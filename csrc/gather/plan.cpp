@@ -9,6 +9,11 @@
 namespace memops {
 namespace {
 
+// From so many indices a row, atomic additions wait for each other and their long chains of f32
+// sums lose more than PyTorch's sorted sums do.
+constexpr std::int64_t kRepeatedRows = 8;
+constexpr std::int64_t kMostSortingBytes = std::int64_t{256} << 20;
+
 constexpr int kVectorsPerLane = 8;  // of a row's panel: long rows spread over blocks
 constexpr int kMostLanes = 32;
 constexpr int kWidestVector = 16;
@@ -57,6 +62,11 @@ int fields_of_a_vector(const GatherSumProblem& problem) {
                        problem.position_stride % fields == 0 &&
                        problem.grad_address % kWidestVector == 0;
   return problem.op == GatherOp::kAosBackward && aligned ? fields : 1;
+}
+
+/// What sorting the index takes: its keys and positions, twice (CUB sorts out of place).
+std::int64_t sorting_bytes(const GatherSumProblem& problem) {
+  return 2 * problem.count * (problem.index_bytes + static_cast<int>(sizeof(std::int64_t)));
 }
 
 }  // namespace
@@ -117,17 +127,20 @@ GatherSumPlan plan_gather_sum(const GatherSumProblem& problem, const DeviceFacts
     return {.kernel = GatherKernel::kCheck, .problem = problem, .reason = kOnlyCheck};
   }
   const bool sixteen_bits = bytes_of(problem.type) == 2;
-  if (!sixteen_bits && !problem.deterministic) {
+  const bool repeated =
+      problem.count / problem.rows >= kRepeatedRows && sorting_bytes(problem) <= kMostSortingBytes;
+  if (!sixteen_bits && !problem.deterministic && !repeated) {
     return {.kernel = GatherKernel::kAdd,
             .problem = problem,
             .vector = 1,
-            .reason = "32- and 64-bit sums may be formed by atomic additions"};
+            .reason = "few repeated rows: 32- and 64-bit sums are formed by atomic additions"};
   }
   return {.kernel = GatherKernel::kRuns,
           .problem = problem,
           .vector = fields_of_a_vector(problem),
-          .reason = sixteen_bits ? "16-bit sums are formed in f32 over the sorted index"
-                                 : "deterministic algorithms: sums in the sorted index's order"};
+          .reason = sixteen_bits            ? "16-bit sums are formed in f32 over the sorted index"
+                    : problem.deterministic ? "deterministic algorithms: sums in the sorted order"
+                                            : "rows repeat: a run's long sum is formed at once"};
 }
 
 PlanReport GatherRowsPlan::report() const {

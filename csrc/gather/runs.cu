@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads)
     gather_runs_kernel(T* out, const T* grad, const Index* keys, const std::int64_t* order,
                        const __grid_constant__ SumViews views) {
   using Vector = Pack<T, kVector>;
-  using Sum = Accumulator<T>;
+  using Sum = LongSum<T>;
   const std::int64_t thread = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (thread >= views.threads()) return;
   const SumPlace place = place_of(views, thread);
@@ -60,7 +60,9 @@ __global__ void __launch_bounds__(kThreads)
 
   Vector result;
 #pragma unroll
-  for (int v = 0; v < kVector; ++v) result.values[v] = narrow<T>(total[v]);
+  for (int v = 0; v < kVector; ++v) {
+    result.values[v] = narrow<T>(static_cast<Accumulator<T>>(total[v]));
+  }
   *reinterpret_cast<Vector*>(out + key * views.out_row_stride +
                              place.column * views.out_column_stride) = result;
 }

@@ -14,6 +14,11 @@ namespace memops {
 template <class T>
 using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
+/// For long sums in kernels that memory bounds: f32 terms in f64, whose additions cost nothing
+/// there.
+template <class T>
+using LongSum = std::conditional_t<std::is_same_v<T, float>, double, Accumulator<T>>;
+
 __device__ inline float widen(__half value) { return __half2float(value); }
 __device__ inline float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
 __device__ inline float widen(float value) { return value; }
