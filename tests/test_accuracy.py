@@ -55,7 +55,7 @@ def compare(
 ) -> None:
     """Both judgements; data of wide exponents by the elementwise one alone."""
     if fill is not wide_exponents:
-        assert_no_less_accurate(ours, peer, expected, "ours against PyTorch")
+        assert_no_less_accurate(ours, peer, expected, "ours against PyTorch", terms)
     assert_within_bound(ours, expected, magnitude, terms, "ours")
 
 

@@ -48,7 +48,7 @@ TOO_LARGE: dict[str, Callable[[On], Any]] = {
     "linear": lambda on: m.linear(on.wide(2**25, 2), on.wide(2**25, 2)),
     "gather_aos": lambda on: m.gather_aos(on.wide(3, 2**25), on.index(0).expand(2**25)),
     "gather_soa": lambda on: m.gather_soa(on.wide(2**25, 3), on.index(0).expand(2**25)),
-    "conv1d": lambda on: m.conv1d(on.ones(1, 1, 3), on.ones(1, 1, 1), padding=2**49),
+    "conv1d": lambda on: m.conv1d(on.wide(2**25, 1, 2**25), on.ones(1, 1, 1)),
     "conv1d_constant": lambda on: m.conv1d_constant(on.ones(3), [1.0], padding=2**49),
     "causal_conv1d": lambda on: m.causal_conv1d(on.wide(2**25, 3, 2**25), on.ones(3, 4)),
 }

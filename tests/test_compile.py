@@ -15,6 +15,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 import torch_memops
 
 pytestmark = [pytest.mark.core, pytest.mark.usefixtures("fresh_compiler")]
+SIZES = (6, 8, 11)  # none equals a fixed dimension of the samples, which would tie the two
 BACKENDS = ("aot_eager", pytest.param("inductor", marks=pytest.mark.slow))
 
 
@@ -29,7 +30,7 @@ def test_full_graph(op: Op, dynamic: bool, device: str) -> None:
 
     compiled = torch.compile(program, backend="aot_eager", fullgraph=True, dynamic=dynamic)
     for seed in (1, 2):
-        args, kwargs = op.sized(Make(device, seed=seed), 4)
+        args, kwargs = op.sized(Make(device, seed=seed), 6)
         assert_equal_results(compiled(*args, **kwargs), program(*args, **kwargs))
 
 
@@ -42,7 +43,7 @@ def test_full_graph_with_gradients(op: Op, device: str) -> None:
         return (result.mT.sin() if result.dim() > 1 else result.sin()).sum()
 
     compiled = torch.compile(program, backend="aot_eager", fullgraph=True)
-    assert_equal_gradients([op], program, compiled, Make(device, requires_grad=True), 4)
+    assert_equal_gradients([op], program, compiled, Make(device, requires_grad=True), 6)
 
 
 def assert_equal_gradients(
@@ -90,7 +91,7 @@ def test_inductor_with_every_op(mode: dict[str, Any], device: str) -> None:
         return results
 
     compiled = torch.compile(program, fullgraph=True, **mode)
-    for seed, n in enumerate((4, 4, 4, *((6,) if mode.get("dynamic") else ()))):
+    for seed, n in enumerate((6, 6, 6, *((8,) if mode.get("dynamic") else ()))):
         calls = [op.sized(Make(device, seed=seed), n) for op in OPS]
         torch.compiler.cudagraph_mark_step_begin()
         ours = [r.clone(memory_format=torch.preserve_format) for r in compiled(calls)]
@@ -113,7 +114,7 @@ def test_inductor_with_every_op_and_gradients(mode: dict[str, Any], device: str)
         return torch.stack(sums).sum()
 
     compiled = torch.compile(program, fullgraph=True, **mode)
-    for seed, n in enumerate((4, 4, 4, *((6,) if mode.get("dynamic") else ()))):
+    for seed, n in enumerate((6, 6, 6, *((8,) if mode.get("dynamic") else ()))):
         torch.compiler.cudagraph_mark_step_begin()
         make = Make(device, requires_grad=True, seed=seed)
         assert_equal_gradients(ops, program, compiled, make, n)
@@ -121,21 +122,27 @@ def test_inductor_with_every_op_and_gradients(mode: dict[str, Any], device: str)
 
 @pytest.mark.parametrize("op", each_op(OPS))
 def test_three_sizes_compile_once(op: Op, device: str) -> None:
-    """A Meta kernel that reads a size as a number would compile once a size."""
+    """A Meta kernel that reads a size as a number would compile once a size.
+
+    The first call may reach the backend twice: Dynamo starts again when it meets floats (taps).
+    """
     counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(op.functional, backend=counter, fullgraph=True, dynamic=True)
-    for n in (4, 6, 9):
+    counts = []
+    for n in SIZES:
         args, kwargs = op.sized(Make(device), n)
         expected = op.functional(*args, **kwargs)
         assert_equal_results(compiled(*args, **kwargs), expected)
-    assert counter.frame_count == 1
+        counts.append(counter.frame_count)
+    assert len(set(counts)) == 1
 
 
 @pytest.mark.parametrize("op", each_op(differentiable(OPS)))
 def test_three_sizes_compile_once_with_gradients(op: Op, device: str) -> None:
     counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(op.functional, backend=counter, fullgraph=True, dynamic=True)
-    for n in (4, 6, 9):
+    counts = []
+    for n in SIZES:
         found = []
         for function in (op.functional, compiled):
             args, kwargs = op.sized(Make(device, requires_grad=True), n)
@@ -148,7 +155,8 @@ def test_three_sizes_compile_once_with_gradients(op: Op, device: str) -> None:
                 torch.testing.assert_close(mine, other)
             else:
                 assert not any(t.any() for t in present)
-    assert counter.frame_count == 1
+        counts.append(counter.frame_count)
+    assert len(set(counts)) == 1
 
 
 @pytest.mark.parametrize("op", each_op(OPS))
@@ -156,7 +164,8 @@ def test_marked_dimensions_stay_dynamic(op: Op, device: str) -> None:
     """mark_dynamic raises where a kernel specialises the dimension."""
     counter = CompileCounterWithBackend("eager")
     compiled = torch.compile(op.functional, backend=counter, fullgraph=True)
-    for n in (5, 8):
+    counts = []
+    for n in SIZES[:2]:
         args, kwargs = op.sized(Make(device), n)
         for small, large in zip(
             tensors((args, kwargs)), tensors(op.sized(Make(device), n + 1)), strict=True
@@ -165,7 +174,8 @@ def test_marked_dimensions_stay_dynamic(op: Op, device: str) -> None:
                 if small.shape[d] != large.shape[d]:
                     torch._dynamo.mark_dynamic(small, d)
         compiled(*args, **kwargs)
-    assert counter.frame_count == 1
+        counts.append(counter.frame_count)
+    assert len(set(counts)) == 1
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -229,6 +229,14 @@ def test_conv1d_constant(device: str, data: st.DataObject, dtype: torch.dtype) -
     arguments.assert_untouched()
 
 
+def causal_reference(
+    tensors: list[Any], seq_idx: Tensor | None, final: bool
+) -> tuple[Tensor, Tensor]:
+    """The reference of x, weight, bias and initial state."""
+    x, weight, bias, state = tensors
+    return reference.causal_conv1d(x, weight, bias, state, seq_idx, False, final)
+
+
 @given(data=st.data(), dtype=float_dtypes)
 def test_causal_conv1d(device: str, data: st.DataObject, dtype: torch.dtype) -> None:
     draw = data.draw
@@ -247,9 +255,9 @@ def test_causal_conv1d(device: str, data: st.DataObject, dtype: torch.dtype) -> 
         out, last = torch_memops.causal_conv1d(x, weight, bias, state, seq_idx, False, final)
     tensors: list[Any] = [None if t is None else wide(t) for t in (x, weight, bias, state)]
     owner = None if seq_idx is None else seq_idx.cpu()
-    expected, expected_last = reference.causal_conv1d(*tensors, seq_idx=owner, final_state=final)
+    expected, expected_last = causal_reference(tensors, owner, final)
     absolute: list[Any] = [None if t is None else t.abs() for t in tensors]
-    magnitude, _ = reference.causal_conv1d(*absolute, seq_idx=owner, final_state=final)
+    magnitude, _ = causal_reference(absolute, owner, final)
     check(out, expected, magnitude, width + 1, device)
     if final:
         assert torch.equal(wide(last), expected_last)

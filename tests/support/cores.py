@@ -89,8 +89,8 @@ def _causal_conv1d_backward(
     wanted = [leaf for leaf, on in zip(leaves, mask, strict=True) if on]
     final = grad_final_state is not None
     with torch.enable_grad():
-        y, state = reference.causal_conv1d(
-            *leaves, seq_idx=seq_idx, silu=bool(silu), final_state=final
+        y, state = _causal_conv1d(
+            leaves[0], leaves[1], leaves[2], leaves[3], seq_idx, silu, int(final)
         )
         outputs = (y, state) if final else (y,)
         incoming: Any = (grad, grad_final_state) if final else (grad,)

@@ -48,7 +48,7 @@ def run_python(
     source: str, *, timeout: float = 120, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run `source` in a fresh interpreter that imports the same torch_memops and test helpers."""
-    paths = [str(REPOSITORY / "tests"), str(REPOSITORY), *filter(None, sys.path)]
+    paths = [*filter(None, sys.path), str(REPOSITORY / "tests"), str(REPOSITORY)]
     merged = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),

@@ -90,6 +90,10 @@ def strides_for(shape: Sequence[int], layout: str) -> tuple[tuple[int, ...], int
 def lay_out(values: Tensor, layout: str) -> Tensor:
     """The same values in another memory layout (see strides_for)."""
     strides, offset = strides_for(values.shape, layout)
+    if offset == 0 and layout != "expanded":  # no view of a larger tensor where none is needed
+        return torch.empty_strided(
+            values.shape, strides, dtype=values.dtype, device=values.device
+        ).copy_(values)
     extent = sum((n - 1) * s for n, s in zip(values.shape, strides, strict=True)) + 1
     storage = values.new_empty(max(extent, 0) + offset)
     made = storage.as_strided(values.shape, strides, offset)
