@@ -290,13 +290,17 @@ def test_many_filters_recompile_and_stay_right(device: str) -> None:
         torch.testing.assert_close(result, program(x, taps))
 
 
+OLD_DYNAMO = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 14)
 UNUSUAL = (
     "uint16",
     "uint32",
     "uint64",
     "bool",
     "complex32",
-    "bits8",
+    pytest.param(
+        "bits8",
+        marks=pytest.mark.xfail(OLD_DYNAMO, reason="Dynamo of PyTorch 2.11 knows no bits8"),
+    ),
     "float4_e2m1fn_x2",
     "float8_e4m3fn",
     "float8_e4m3fnuz",

@@ -202,6 +202,7 @@ def test_fake_strides_are_the_real_ones(device: str) -> None:
             torch.testing.assert_close(mine, other)
 
 
+@pytest.mark.sanitize
 @float_dtypes
 @pytest.mark.parametrize(
     ("x_shape", "w_shape", "options"),

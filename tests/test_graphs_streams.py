@@ -107,6 +107,7 @@ def test_capture_of_forward_and_backward(op: Op) -> None:
         return [g for g in grads if g is not None]
 
     warm = torch.cuda.Stream()
+    warm.wait_stream(torch.cuda.current_stream())  # which still makes the inputs
     with torch.cuda.stream(warm):
         step()
     torch.cuda.synchronize()
