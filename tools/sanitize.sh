@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests marked `sanitize` under compute-sanitizer's memcheck, racecheck and synccheck, with
+# Runs the tests marked `sanitize` under compute-sanitizer's four tools, with
 # PyTorch's caching allocator off, so that an access past a tensor is an access past an allocation.
 # memcheck, racecheck and synccheck look at our kernels alone. initcheck looks at all: it knows only
 # the stores of kernels that it instruments, and the inputs come from PyTorch's.
