@@ -10,6 +10,10 @@ find_file(MEMOPS_CUDART NAMES libcudart.so libcudart.so.13 REQUIRED NO_DEFAULT_P
   PATHS "${MEMOPS_CUDA_ROOT}/lib64" "${MEMOPS_CUDA_ROOT}/lib"
         "${MEMOPS_CUDA_ROOT}/targets/x86_64-linux/lib")
 
+# Ninja reads nvcc's depfiles as they are (all paths in them are absolute). The new behaviour rewrites
+# them by a command that names this CMake, and the CMake of another environment would compile all anew.
+cmake_policy(SET CMP0116 OLD)
+
 function(memops_kernel_library target)
   set(gencode "")
   foreach(arch IN LISTS MEMOPS_CUDA_ARCHITECTURES)
