@@ -32,7 +32,10 @@ def test_second_device_while_the_first_is_current(op: Op) -> None:
         assert torch.cuda.current_device() == 0
     for mine, other in zip(results, expected, strict=True):
         assert mine.device == torch.device("cuda:1")
-        assert_same_bits(mine.cpu(), other.cpu())
+        if op.name.endswith("_backward"):  # atomics add up in any order
+            torch.testing.assert_close(mine.cpu(), other.cpu())
+        else:
+            assert_same_bits(mine.cpu(), other.cpu())
 
 
 @pytest.mark.parametrize("op", each_op(differentiable(OPS)))

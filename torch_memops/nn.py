@@ -47,15 +47,22 @@ class Conv1d(torch.nn.Conv1d):
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if _overrides_functions(input, weight, bias):
             return super()._conv_forward(input, weight, bias)
-        padding = self.padding if isinstance(self.padding, str) else self.padding[0]
+        padding = self.padding if isinstance(self.padding, str) else self._one("padding")
         if self.padding_mode != "zeros":
             input = torch.nn.functional.pad(
                 input, self._reversed_padding_repeated_twice, mode=self.padding_mode
             )
             padding = 0
         return torch_memops.conv1d(
-            input, weight, bias, self.stride[0], padding, self.dilation[0], self.groups
+            input, weight, bias, self.stride, padding, self.dilation, self.groups
         )
+
+    def _one(self, name: str) -> int:
+        """The number of a setting; torch.nn keeps what it is given, and refuses two when it runs."""
+        values = getattr(self, name)
+        if len(values) != 1:
+            raise RuntimeError(f"conv1d: {name} is {values}; one number is accepted")
+        return values[0]
 
 
 class Embedding(torch.nn.Embedding):

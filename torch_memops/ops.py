@@ -8,7 +8,9 @@ written.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 import torch
 from torch import Tensor
@@ -47,7 +49,16 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return _ops.linear.default(input, weight, bias)
 
 
-def both_sides(
+def _single(op: str, name: str, value: int | Sequence[int]) -> int:
+    """An int, or a sequence that holds one, as torch.nn.functional takes them."""
+    if not isinstance(value, Sequence):
+        return value
+    if len(value) != 1:
+        raise RuntimeError(f"{op}: {name} is {value}; one number is accepted")
+    return value[0]
+
+
+def _both_sides(
     op: str, padding: int | Sequence[int] | str, kernel: int, dilation: int, stride: int
 ) -> list[int]:
     """(left, right) from an int, a pair, "same" or "valid"."""
@@ -55,21 +66,28 @@ def both_sides(
         if padding == "valid":
             return [0, 0]
         if padding != "same":
-            raise ValueError(f"{op}: padding is {padding!r}; 'same' and 'valid' are accepted")
+            raise RuntimeError(f"{op}: padding is {padding!r}; 'same' and 'valid' are accepted")
         if stride != 1:
             raise RuntimeError(f"{op}: padding='same' is not supported with stride {stride}")
         total = dilation * (kernel - 1)
         return [total // 2, total - total // 2]
-    return [padding, padding] if isinstance(padding, int) else list(padding)
+    if isinstance(padding, list | tuple):
+        return [padding[0], padding[0]] if len(padding) == 1 else list(padding)
+    if not isinstance(padding, SupportsIndex):
+        raise TypeError(
+            f"{op}: padding is {padding!r}; an int, (left, right), 'same' or 'valid' is accepted"
+        )
+    number = operator.index(padding)
+    return [number, number]
 
 
 def conv1d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: int = 1,
+    stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] | str = 0,
-    dilation: int = 1,
+    dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
     """One-dimensional convolution (correlation) with :func:`torch.nn.functional.conv1d`'s semantics.
@@ -85,8 +103,10 @@ def conv1d(
     Returns:
         [B, C_out, (L + left + right - dilation * (K - 1) - 1) // stride + 1].
     """
-    sides = both_sides("conv1d", padding, weight.shape[-1], dilation, stride)
-    return _ops.conv1d.default(input, weight, bias, stride, sides, dilation, groups)
+    step, spread = _single("conv1d", "stride", stride), _single("conv1d", "dilation", dilation)
+    kernel = weight.shape[-1] if isinstance(padding, str) and weight.dim() else 1
+    sides = _both_sides("conv1d", padding, kernel, spread, step)
+    return _ops.conv1d.default(input, weight, bias, step, sides, spread, groups)
 
 
 def conv1d_constant(
@@ -104,7 +124,7 @@ def conv1d_constant(
     Returns:
         [..., L + left + right - K + 1]. Sums are in float32 (float64 for float64 input).
     """
-    sides = both_sides("conv1d_constant", padding, len(taps), 1, 1)
+    sides = _both_sides("conv1d_constant", padding, len(taps), 1, 1)
     return _ops.conv1d_constant.default(input, taps, sides)
 
 

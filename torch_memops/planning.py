@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import torch
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.overrides import TorchFunctionMode
 
-from torch_memops.ops import both_sides
+from torch_memops import ops
 
 
 @dataclass(frozen=True)
@@ -44,45 +46,84 @@ class Plan:
         return f"{self.op}: {self.kernel} ({self.reason}; device: {self.device}){facts}"
 
 
-def _bind(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """A call's arguments by the names of the op's schema, defaults filled in."""
-    arguments = getattr(torch.ops.memops, op).default._schema.arguments
-    names = [argument.name for argument in arguments]
-    if len(args) > len(names):
-        raise TypeError(f"plan: {op} takes {len(names)} arguments, {len(args)} were given")
-    bound = {a.name: a.default_value for a in arguments if a.has_default_value()}
-    given = dict(zip(names, args, strict=False))
-    for name, value in kwargs.items():
-        if name not in names or name in given:
-            raise TypeError(f"plan: {op} takes no further argument {name!r}")
-        given[name] = value
-    bound |= given
-    for name in names:
-        if name not in bound:
-            raise TypeError(f"plan: {op} misses its argument {name!r}")
-    return {name: bound[name] for name in names}
+class _Recorder(TorchFunctionMode):
+    """Notes the first call of one of our ops: what the public function made of its arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.call: tuple[OpOverload, tuple[Any, ...], dict[str, Any]] | None = None
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if self.call is None and isinstance(func, OpOverload) and func.namespace == "memops":
+            self.call = (func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
 
 
-def _numeric_padding(op: str, bound: dict[str, Any]) -> list[int]:
-    """The padding as the public function passes it on: (left, right)."""
-    kernel = len(bound["taps"]) if "taps" in bound else bound["weight"].shape[-1]
-    return both_sides(
-        op, bound["padding"], kernel, bound.get("dilation", 1), bound.get("stride", 1)
-    )
+def _on_meta(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor like it without memory: same shape, strides and offset."""
+    if tensor.is_meta or tensor.layout != torch.strided or tensor.is_quantized:
+        return tensor.detach() if tensor.is_meta else tensor.detach().to("meta")
+    reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    elements = tensor.storage_offset() + (reach + 1 if tensor.numel() else 0)
+    base = torch.empty(elements, dtype=tensor.dtype, device="meta")
+    return base.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def _function(op: object) -> Callable[..., Any]:
+    """The public function of that name, or the op itself for a core."""
+    if isinstance(op, str) and op.isidentifier():
+        packet = getattr(torch.ops.memops, op, None)
+        if op == "embedding" or (isinstance(packet, OpOverloadPacket) and not op.startswith("_")):
+            return getattr(ops, op)
+        if isinstance(packet, OpOverloadPacket) and op != "_plan":
+            return packet.default
+    raise ValueError(f"plan: there is no op named {str(op)[:80]!r}")
+
+
+def _record(
+    op: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[OpOverload, list[Any]]:
+    """Runs the call without memory, so that it refuses what the op refuses, in its words.
+
+    Returns the op and its arguments in the order of its schema, the caller's tensors among them.
+    """
+    originals: dict[int, torch.Tensor] = {}
+
+    def twin(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        meta = _on_meta(value)
+        originals[id(meta)] = value
+        return meta
+
+    twins = [twin(value) for value in args]
+    named_twins = {name: twin(value) for name, value in kwargs.items()}
+    function = _function(op)
+    with torch.no_grad(), _Recorder() as recorder:
+        function(*twins, **named_twins)
+    if recorder.call is None:
+        raise RuntimeError(f"plan: {op} has no plan")
+    overload, given, named = recorder.call
+    values = list(given)
+    for argument in overload._schema.arguments[len(given) :]:
+        values.append(named.get(argument.name, argument.default_value))
+    return overload, [originals.get(id(value), value) for value in values]
 
 
 def _sort_by_kind(
-    op: str, args: Sequence[Any], kwargs: dict[str, Any]
+    overload: OpOverload, values: Sequence[Any]
 ) -> tuple[list[torch.Tensor | None], list[int], list[float]]:
     """A call's values as `_plan` takes them: each kind in the order of the schema."""
-    bound = _bind(op, args, kwargs)
-    if "padding" in bound:
-        bound["padding"] = _numeric_padding(op, bound)
     tensors: list[torch.Tensor | None] = []
     integers: list[int] = []
     floats: list[float] = []
-    for argument in getattr(torch.ops.memops, op).default._schema.arguments:
-        value = bound[argument.name]
+    for argument, value in zip(overload._schema.arguments, values, strict=True):
         kind = str(argument.type)
         if "Tensor" in kind:
             tensors.append(value)
@@ -95,38 +136,22 @@ def _sort_by_kind(
     return tensors, integers, floats
 
 
-def _rows_of_embedding(
-    input: torch.Tensor, weight: torch.Tensor, padding_idx: int | None = None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The arguments of the gather that an embedding is."""
-    return weight, input
-
-
-def plan(op: str, *args: Any, device: DeviceFacts | None = None, **kwargs: Any) -> Plan:
-    """The plan of ``torch.ops.memops.<op>(*args, **kwargs)``; nothing is launched.
+def plan(op: str, /, *args: Any, device: DeviceFacts | None = None, **kwargs: Any) -> Plan:
+    """The plan of ``torch_memops.<op>(*args, **kwargs)``, or of a core; nothing is launched.
 
     Tensors may be on any device: CUDA tensors are planned for their own GPU, others (meta tensors
     too) for ``device``, an H200 unless given.
 
     Raises:
         ValueError: there is no such op.
-        TypeError: the arguments do not fit its schema.
-        RuntimeError: the op has no plan, or refuses the arguments.
+        TypeError: ``device`` is no DeviceFacts.
+        What the op raises for these arguments; RuntimeError where it has no plan.
     """
-    if op == "embedding":
-        op, args, kwargs = "gather_aos", _rows_of_embedding(*args, **kwargs), {}
-    if not hasattr(torch.ops.memops, op):
-        raise ValueError(f"plan: there is no op named {op!r}")
-    tensors, integers, floats = _sort_by_kind(op, args, kwargs)
-    facts = (
-        []
-        if device is None
-        else [
-            device.compute_capability,
-            device.multiprocessors,
-            device.l2_bytes,
-            device.shared_bytes_per_block,
-        ]
-    )
-    text = torch.ops.memops._plan.default(op, tensors, integers, floats, facts)
+    if device is not None and not isinstance(device, DeviceFacts):
+        raise TypeError(f"plan: device is {device!r}; DeviceFacts or None is accepted")
+    overload, values = _record(op, args, kwargs)
+    tensors, integers, floats = _sort_by_kind(overload, values)
+    facts = [] if device is None else list(astuple(device))
+    name = overload._schema.name.removeprefix("memops::")
+    text = torch.ops.memops._plan.default(name, tensors, integers, floats, facts)
     return Plan(**json.loads(text))

@@ -147,6 +147,7 @@ PlanReport plan_of_transposed(const PlanArguments& arguments, const DeviceFacts&
 
 const PlanRegistration kPlans[] = {{"copy", plan_of_copy},
                                    {"copy_", plan_of_copy_into},
+                                   {"_copy_into", plan_of_copy_into},
                                    {"aos_to_soa", plan_of_transposed},
                                    {"soa_to_aos", plan_of_transposed}};
 

@@ -20,6 +20,9 @@ DeviceFacts facts_for(const PlanArguments& arguments, at::IntArrayRef device) {
     TORCH_CHECK(device.size() == 4, "_plan: device has ", device.size(),
                 " entries; compute capability, multiprocessors, L2 bytes and shared bytes a block "
                 "are accepted");
+    for (const int64_t fact : device) {
+      TORCH_CHECK(fact >= 1, "_plan: device is ", device, "; numbers from 1 are accepted");
+    }
     return {.name = "given",
             .compute_capability = static_cast<int>(device[0]),
             .multiprocessors = static_cast<int>(device[1]),
