@@ -37,6 +37,17 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave Inductor out where it cannot link: before 2.14 it did not quote its own path."""
+    release = tuple(map(int, torch.__version__.split(".")[:2]))
+    if release >= (2, 14) or " " not in torch.__file__:
+        return
+    skip = pytest.mark.skip(reason="Inductor of this PyTorch cannot link from a path with a space")
+    for item in items:
+        if "inductor" in item.nodeid:
+            item.add_marker(skip)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests marked `cuda` where there is no GPU; fail them where only the kernels are missing."""
     if item.get_closest_marker("cuda") is None:

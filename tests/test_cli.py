@@ -192,7 +192,7 @@ def test_plan_prints_the_plan() -> None:
         ("copy(f32[3].numpy())", ".numpy() is not understood", 2),
         ("nonsense(f32[3])", "nonsense", 1),
         ("copy()", "src", 1),
-        ("copy(f32[3], f32[3])", "1 argument", 1),
+        ("copy(f32[3], f32[3])", "1 positional argument", 1),
         ("copy(f32[3], dim=1)", "dim", 1),
         ("matmul(f32[3,4], f32[5,6])", "matmul", 1),
     ],
