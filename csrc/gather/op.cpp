@@ -61,7 +61,13 @@ Tensor gather_soa_cpu(const Tensor& soa, const Tensor& index) {
   check_index_range("gather_soa", index, soa.size(1));
   Tensor out = empty_gather_soa(soa, index);
   if (out.numel() == 0) return out;
-  select_into(out, {soa.size(0), index.numel()}, soa, 1, index);
+  if (soa.is_contiguous()) {
+    select_into(out, {soa.size(0), index.numel()}, soa, 1, index);
+    return out;
+  }
+  // Along any but the first dimension index_select would first make the whole table contiguous.
+  const Tensor columns = at::index_select(soa.t().view(bits_type(soa)), 0, index.reshape({-1}));
+  out.view({soa.size(0), index.numel()}).view(bits_type(out)).copy_(columns.t());
   return out;
 }
 
