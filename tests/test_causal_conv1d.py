@@ -172,6 +172,55 @@ def test_only_the_state_has_a_gradient(device: str) -> None:
         torch.testing.assert_close(mine, expected, check_stride=False)
 
 
+@pytest.mark.sanitize
+@float_dtypes
+@pytest.mark.parametrize("case", CAUSAL_CONV1D.cases, ids=lambda case: case.name)
+def test_gradients(case: Case, device: str, dtype: torch.dtype) -> None:
+    """Gradients of every floating argument against float64, for gradients of both results."""
+    args, options = case.make(Make(device, dtype, requires_grad=True))
+    leaves = [
+        t for t in (*args, *options.values()) if isinstance(t, Tensor) and t.is_floating_point()
+    ]
+    wide_args = [_leaf(a) for a in args]
+    wide_options = {key: _leaf(value) for key, value in options.items()}
+    wide_leaves = [
+        t
+        for t in (*wide_args, *wide_options.values())
+        if isinstance(t, Tensor) and t.is_floating_point()
+    ]
+    used = 2 if options.get("final_state") else 1
+    results = torch_memops.causal_conv1d(*args, **options)[:used]
+    expected = reference.causal_conv1d(*wide_args, **wide_options)[:used]
+    grads = [Make(device, dtype, seed=2 + n).tensor(*r.shape) for n, r in enumerate(results)]
+    ours = torch.autograd.grad(results, leaves, grads)
+    theirs = torch.autograd.grad(expected, wide_leaves, [wide(g) for g in grads])
+    for mine, other, leaf in zip(ours, theirs, leaves, strict=True):
+        assert mine.dtype == dtype
+        assert mine.shape == leaf.shape
+        scale = float(other.abs().max()) if other.numel() else 0.0
+        # On the CPU ATen's 16-bit chain rounds after each step.
+        unit = (32 if device == "cpu" and dtype in HALVES else 8) * torch.finfo(dtype).eps
+        torch.testing.assert_close(wide(mine), other, rtol=0, atol=unit * scale)
+
+
+def _leaf(value: Any) -> Any:
+    """A copy in f64 that wants a gradient; anything but a floating tensor as it is."""
+    copied = wide(value)
+    if isinstance(copied, Tensor) and copied.is_floating_point():
+        return copied.requires_grad_()
+    return copied
+
+
+@float_dtypes
+@pytest.mark.parametrize("length", [255, 256, 257, 1023, 1024, 1026, 2049])
+def test_lengths_round_tile_edges(device: str, length: int, dtype: torch.dtype) -> None:
+    """vllm#10895: tails that are no multiple of a vector."""
+    make = Make(device, dtype)
+    for layout in ("contiguous", "transposed"):
+        x = make.tensor(1, 5, length, layout=layout)
+        check(x, make.tensor(5, 4), make.tensor(5), final_state=True)
+
+
 @float_dtypes
 def test_no_leak_from_the_future(device: str, dtype: torch.dtype) -> None:
     """mamba#437, mamba#580."""

@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support import reference
-from support.accuracy import assert_no_less_accurate, assert_within_bound
-from support.devices import FLOATS, HALVES, name
+from support.accuracy import assert_no_less_accurate, assert_within_bound, norm_error
+from support.devices import FLOATS, HALVES, fp32_precision, name
 from support.samples import CONV1D, Case
 from support.tensors import Make, leave_nan_behind
 from torch import Tensor
@@ -213,8 +213,19 @@ def test_fake_strides_are_the_real_ones(device: str) -> None:
         ((2, 6, 65), (9, 2, 3), {"groups": 3, "stride": 3, "dilation": 2, "padding": 4}),
         ((1, 2, 9), (3, 2, 9), {}),
         ((1, 3, 4), (2, 3, 3), {"padding": 7}),
+        ((1, 64, 40), (64, 64, 9), {}),
+        ((2, 3, 50), (4, 3, 2), {"stride": 2**29}),
     ],
-    ids=["dense", "one-channel", "depthwise", "grouped", "one-output", "padding-wide"],
+    ids=[
+        "dense",
+        "one-channel",
+        "depthwise",
+        "grouped",
+        "one-output",
+        "padding-wide",
+        "weight-above-64-KB",
+        "stride-wide",
+    ],
 )
 def test_odd_shapes(
     device: str,
@@ -227,6 +238,7 @@ def test_odd_shapes(
     check(make.tensor(*x_shape), make.tensor(*w_shape), make.tensor(w_shape[0]), **options)
 
 
+@pytest.mark.sanitize
 @float_dtypes
 @pytest.mark.parametrize("case", CONV1D.cases, ids=lambda case: case.name)
 def test_gradients(case: Case, device: str, dtype: torch.dtype) -> None:
@@ -267,6 +279,32 @@ def test_large_batch_in_half(dtype: torch.dtype) -> None:
     expected = torch.autograd.grad(F.conv1d(x64, w64, padding=1), (x64, w64), grad.double())
     for mine, other in zip(ours, expected, strict=True):
         torch.testing.assert_close(mine.double(), other, rtol=2e-2, atol=0.5)
+
+
+def test_padding_through_torch_ops(device: str) -> None:
+    """A list of one means both sides; a list of two left and right."""
+    make = Make(device)
+    x, w = make.tensor(2, 3, 8), make.tensor(4, 3, 3)
+    both = torch.ops.memops.conv1d(x, w, None, 1, [2])
+    assert torch.equal(both, torch_memops.conv1d(x, w, padding=2))
+    causal = torch.ops.memops.conv1d(x, w, None, 1, [2, 0])
+    assert torch.equal(causal, both[..., :8])
+    assert torch.equal(torch.ops.memops.conv1d(x, w), torch_memops.conv1d(x, w))
+
+
+@pytest.mark.parametrize("kind", ["one-channel", "depthwise", "causal"])
+def test_small_convolutions_never_use_tf32(device: str, kind: str) -> None:
+    """TF32 is for dense convolutions alone, also where PyTorch's switch allows it."""
+    make = Make(device)
+    channels = 1 if kind == "one-channel" else 24
+    x, w = make.tensor(2, channels, 130), make.tensor(channels, 1, 7)
+    with fp32_precision(conv="tf32"):
+        if kind == "causal":
+            y, _ = torch_memops.causal_conv1d(x, w[:, 0])
+        else:
+            y = torch_memops.conv1d(x, w, padding=(6, 0), groups=channels)
+    expected = reference.conv1d(x.double().cpu(), w.double().cpu(), padding=(6, 0), groups=channels)
+    assert norm_error(y, expected) < 5e-7
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.complex64], ids=name)

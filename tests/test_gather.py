@@ -261,6 +261,24 @@ def test_fewer_rows_than_a_block_has_threads(device: str, rows: int) -> None:
     assert torch.equal(grad, expected)
 
 
+@pytest.mark.sanitize
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("width", [1, 63, 64, 257])
+def test_backward_of_many_repeats(device: str, width: int, deterministic: bool) -> None:
+    """pytorch#187687: staged indices; small integers, so that every order of sums is exact."""
+    make = Make(device)
+    index = make.index(100, 4096)
+    grad = (8 * make.tensor(4096, width)).round()
+    torch.use_deterministic_algorithms(deterministic)
+    rows = torch.ops.memops._gather_aos_backward(grad, index, 100, -1)
+    columns = torch.ops.memops._gather_soa_backward(grad.t(), index, 100)
+    torch.use_deterministic_algorithms(False)
+    host = torch.zeros(100, width, dtype=torch.float64)
+    expected = host.index_add_(0, index.cpu(), grad.double().cpu())
+    assert torch.equal(rows.double().cpu(), expected)
+    assert torch.equal(columns.double().cpu(), expected.t())
+
+
 @pytest.mark.cuda
 @pytest.mark.parametrize("width", [63, 64, 257])
 def test_backward_many_times(width: int) -> None:
@@ -323,6 +341,17 @@ def test_nan_rows_that_are_not_asked_for_do_not_leak(device: str) -> None:
     values[2] = 1
     index = torch.tensor([2, 2], device=device)
     assert torch.equal(torch_memops.gather_aos(values, index), torch.ones(2, 3, device=device))
+
+
+def test_conjugate_and_negative_bits_are_resolved(device: str) -> None:
+    z = Make(device, torch.complex64).tensor(5, 3)
+    index = torch.tensor([4, 0, 4], device=device)
+    for view in (z.conj(), torch._neg_view(z)):
+        rows = torch_memops.gather_aos(view, index)
+        assert not rows.is_conj()
+        assert not rows.is_neg()
+        assert torch.equal(rows, view[index])
+        assert torch.equal(torch_memops.gather_soa(view.t(), index), view.t()[:, index])
 
 
 def test_source_without_dimensions(device: str) -> None:

@@ -24,32 +24,40 @@ def accumulator(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def growth(terms: int) -> float:
+def growth(terms: int, *, repeated: bool = False) -> float:
     """c(K): how many roundoffs of the accumulator a sum of K products may be wrong by.
 
-    K + 1 is the worst case of any order of summation; 8 + 2 sqrt(K) what roundings that do not
-    conspire reach. The same for every implementation.
+    K + 1 is the worst case of any order of summation, which `repeated` equal terms come near;
+    8 + 2 sqrt(K) what roundings that do not conspire reach. The same for every implementation.
     """
-    return min(terms + 1.0, 8.0 + 2.0 * math.sqrt(terms))
+    worst = terms + 1.0
+    return worst if repeated else min(worst, 8.0 + 2.0 * math.sqrt(terms))
 
 
 def elementwise_bound(
-    reference: Tensor, magnitude: Tensor, terms: int, dtype: torch.dtype
+    reference: Tensor, magnitude: Tensor, factor: float, dtype: torch.dtype
 ) -> Tensor:
-    """Allowed |out - reference|: the sum's error, c(K) u (|A||B|), and the rounding of the result."""
-    total = growth(terms) * ROUNDOFF[accumulator(dtype)] * magnitude
+    """Allowed |out - reference|: the sum's error, c(K) u (|A||B|), and the result's rounding."""
+    total = factor * ROUNDOFF[accumulator(dtype)] * magnitude
     return total + 1.01 * ROUNDOFF[dtype] * reference.abs() + SMALLEST[dtype]
 
 
 def assert_within_bound(
-    actual: Tensor, reference: Tensor, magnitude: Tensor, terms: int, what: str = "result"
+    actual: Tensor,
+    reference: Tensor,
+    magnitude: Tensor,
+    terms: int,
+    what: str = "result",
+    *,
+    repeated: bool = False,
 ) -> None:
     """Every element of `actual` lies within the bound; NaN anywhere fails."""
     assert actual.shape == reference.shape, f"{what}: {actual.shape} != {reference.shape}"
     if actual.numel() == 0:
         return
     error = (actual.detach().double().cpu() - reference).abs()
-    bound = elementwise_bound(reference, magnitude, terms, actual.dtype)
+    factor = growth(terms, repeated=repeated)
+    bound = elementwise_bound(reference, magnitude, factor, actual.dtype)
     excess = (error - bound).nan_to_num(nan=math.inf, posinf=math.inf)
     worst = int(excess.argmax())
     assert float(excess.max()) <= 0, (
