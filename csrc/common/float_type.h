@@ -8,6 +8,19 @@ namespace memops {
 
 enum class FloatType { kHalf, kBFloat16, kFloat, kDouble };
 
+constexpr int bytes_of(FloatType type) {
+  switch (type) {
+    case FloatType::kHalf:
+    case FloatType::kBFloat16:
+      return 2;
+    case FloatType::kFloat:
+      return 4;
+    case FloatType::kDouble:
+      return 8;
+  }
+  throw std::runtime_error("memops: not one of the floating types");
+}
+
 /// Sums are kept in float32, those of float64 in float64.
 constexpr std::int64_t accumulator_bytes(FloatType type) {
   return type == FloatType::kDouble ? 8 : 4;

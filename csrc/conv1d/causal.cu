@@ -69,7 +69,7 @@ void launch_causal(const CausalPlan& plan, const CausalParams& params, cudaStrea
   switch (plan.kernel) {
     case CausalKernel::kAlongLength:
     case CausalKernel::kAlongChannels:
-      return by_dtype(plan.problem.dtype, [&](auto zero) {
+      return by_float_type(plan.problem.dtype, [&](auto zero) {
         const bool channels_last = plan.kernel == CausalKernel::kAlongChannels;
         launch_typed<decltype(zero)>(plan.problem, channels_last, params, stream);
       });

@@ -169,7 +169,7 @@ void launch_causal_backward(const CausalBackwardPlan& plan, const CausalBackward
   switch (plan.kernel) {
     case CausalKernel::kAlongLength:
     case CausalKernel::kAlongChannels:
-      return by_dtype(plan.problem.forward.dtype, [&](auto zero) {
+      return by_float_type(plan.problem.forward.dtype, [&](auto zero) {
         const bool channels_last = plan.kernel == CausalKernel::kAlongChannels;
         Backward<decltype(zero)>(plan, params, channels_last, stream).launch();
       });

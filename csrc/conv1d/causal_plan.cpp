@@ -12,33 +12,6 @@ namespace {
 constexpr std::int64_t kScratchBytes = std::int64_t{256} << 20;
 constexpr std::int64_t kShortestSegment = 64;
 
-std::int64_t element_bytes(CausalDtype dtype) {
-  switch (dtype) {
-    case CausalDtype::kFloat16:
-    case CausalDtype::kBFloat16:
-      return 2;
-    case CausalDtype::kFloat32:
-      return 4;
-    case CausalDtype::kFloat64:
-      return 8;
-  }
-  throw std::runtime_error("memops: the causal convolution's problem names no dtype");
-}
-
-std::string name(CausalDtype dtype) {
-  switch (dtype) {
-    case CausalDtype::kFloat16:
-      return "float16";
-    case CausalDtype::kBFloat16:
-      return "bfloat16";
-    case CausalDtype::kFloat32:
-      return "float32";
-    case CausalDtype::kFloat64:
-      return "float64";
-  }
-  return "unknown";
-}
-
 std::string name(CausalKernel kernel) {
   switch (kernel) {
     case CausalKernel::kAlongLength:
@@ -65,7 +38,7 @@ std::int64_t operand_bytes(const CausalProblem& p) {
   const std::int64_t state = p.batch * p.channels * (p.width - 1);
   const std::int64_t elements =
       positions(p) + p.channels * (p.width + p.bias) + state * p.initial_state;
-  return elements * element_bytes(p.dtype) + p.seq_idx * p.batch * p.length * 4;
+  return elements * bytes_of(p.dtype) + p.seq_idx * p.batch * p.length * 4;
 }
 
 std::vector<std::pair<std::string, PlanReport::Value>> sizes(const CausalProblem& p) {
@@ -110,8 +83,7 @@ PlanReport CausalPlan::report() const {
   PlanReport report{
       .op = "causal_conv1d", .kernel = name(kernel), .reason = reason, .facts = sizes(p)};
   report.facts.emplace_back("final_state", std::int64_t{p.final_state});
-  report.facts.emplace_back("bytes",
-                            operand_bytes(p) + (positions(p) + state) * element_bytes(p.dtype));
+  report.facts.emplace_back("bytes", operand_bytes(p) + (positions(p) + state) * bytes_of(p.dtype));
   report.facts.emplace_back("flops", 2 * positions(p) * p.width);
   return report;
 }
@@ -129,7 +101,7 @@ CausalBackwardPlan plan_causal_backward(const CausalBackwardProblem& problem, co
                           .reason = reason_of(p)};
   CausalScratch& scratch = plan.scratch;
   CausalPanel& panel = plan.panel;
-  scratch.element_bytes = p.dtype == CausalDtype::kFloat64 ? 8 : 4;
+  scratch.element_bytes = accumulator_bytes(p.dtype);
   const std::int64_t budget = kScratchBytes / scratch.element_bytes;
   if (plan.columns > 0) {
     panel.columns = std::min(plan.columns, budget / 16);
@@ -168,7 +140,7 @@ PlanReport CausalBackwardPlan::report() const {
   report.facts.emplace_back("segment", segment);
   report.facts.emplace_back("scratch_bytes", scratch.bytes());
   report.facts.emplace_back("bytes",
-                            operand_bytes(p) + (positions(p) + written) * element_bytes(p.dtype));
+                            operand_bytes(p) + (positions(p) + written) * bytes_of(p.dtype));
   report.facts.emplace_back("flops", 2 * sums * positions(p) * p.width);
   return report;
 }
@@ -201,7 +173,7 @@ PlanReport CausalUpdatePlan::report() const {
                     {"dtype", name(p.dtype)},
                     {"indexed", std::int64_t{p.indexed}},
                     {"silu", std::int64_t{p.silu}},
-                    {"bytes", elements * element_bytes(p.dtype)},
+                    {"bytes", elements * bytes_of(p.dtype)},
                     {"flops", 2 * p.batch * p.channels * p.steps * p.width}}};
 }
 

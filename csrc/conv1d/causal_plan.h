@@ -6,18 +6,17 @@
 
 #include "common/device_facts.h"
 #include "common/export.h"
+#include "common/float_type.h"
 #include "common/plan_report.h"
 
 namespace memops {
-
-enum class CausalDtype { kFloat16, kBFloat16, kFloat32, kFloat64 };
 
 struct CausalProblem {
   std::int64_t batch;
   std::int64_t channels;
   std::int64_t length;
   std::int64_t width;  // taps
-  CausalDtype dtype;
+  FloatType dtype;
   bool channels_last;  // the layout of x and of the results
   bool bias;
   bool initial_state;
@@ -93,7 +92,7 @@ struct CausalUpdateProblem {
   std::int64_t width;   // taps
   std::int64_t rows;    // of the state
   std::int64_t window;  // positions a row of the state holds
-  CausalDtype dtype;
+  FloatType dtype;
   bool bias;
   bool ring;
   bool indexed;

@@ -1,25 +1,18 @@
 // Tensors to the problems of a causal convolution, for the CUDA kernels and for _plan.
 #pragma once
 
+#include "common/torch/float_type.h"
 #include "common/torch/precompiled.h"
 #include "conv1d/causal_op.h"
 #include "conv1d/causal_plan.h"
 
 namespace memops {
 
-inline CausalDtype causal_dtype(at::ScalarType type) {
-  switch (type) {
-    case at::kHalf:
-      return CausalDtype::kFloat16;
-    case at::kBFloat16:
-      return CausalDtype::kBFloat16;
-    case at::kFloat:
-      return CausalDtype::kFloat32;
-    case at::kDouble:
-      return CausalDtype::kFloat64;
-    default:
-      TORCH_CHECK_NOT_IMPLEMENTED(false, "causal_conv1d: no kernel for ", type);
-  }
+/// The kernels' type of x. Raises NotImplementedError where they have none.
+inline FloatType causal_dtype(const at::Tensor& x) {
+  const std::optional<FloatType> type = float_type(x);
+  TORCH_CHECK_NOT_IMPLEMENTED(type, "causal_conv1d: no kernel for ", x.scalar_type());
+  return *type;
 }
 
 inline CausalProblem causal_problem(const at::Tensor& x, const at::Tensor& weight,
@@ -29,7 +22,7 @@ inline CausalProblem causal_problem(const at::Tensor& x, const at::Tensor& weigh
           .channels = x.size(1),
           .length = x.size(2),
           .width = weight.size(1),
-          .dtype = causal_dtype(x.scalar_type()),
+          .dtype = causal_dtype(x),
           .channels_last = is_channels_last(x),
           .bias = bias.has_value(),
           .initial_state = initial_state.has_value(),
@@ -49,7 +42,7 @@ inline CausalUpdateProblem causal_update_problem(const at::Tensor& x, const at::
           .width = weight.size(1),
           .rows = conv_state.size(0),
           .window = conv_state.size(2),
-          .dtype = causal_dtype(x.scalar_type()),
+          .dtype = causal_dtype(x),
           .bias = bias.has_value(),
           .ring = cache_seqlens.has_value(),
           .indexed = conv_state_indices.has_value(),

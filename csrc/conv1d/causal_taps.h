@@ -27,22 +27,6 @@ CausalTensor<T> typed(const CausalTensor<Element>& tensor, std::int64_t offset_b
   return {data, tensor.batch, tensor.channel, tensor.position};
 }
 
-/// Calls `launch` with a value of the element type.
-template <class Launch>
-void by_dtype(CausalDtype dtype, Launch&& launch) {
-  switch (dtype) {
-    case CausalDtype::kFloat16:
-      return launch(__half{});
-    case CausalDtype::kBFloat16:
-      return launch(__nv_bfloat16{});
-    case CausalDtype::kFloat32:
-      return launch(float{});
-    case CausalDtype::kFloat64:
-      return launch(double{});
-  }
-  throw std::runtime_error("memops: no causal convolution kernel for this dtype");
-}
-
 struct CausalPlace {
   std::int64_t batch;
   std::int64_t channel;

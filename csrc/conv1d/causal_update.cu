@@ -112,11 +112,11 @@ void launch_causal_update(const CausalUpdatePlan& plan, const CausalUpdateParams
                           cudaStream_t stream) {
   switch (plan.kernel) {
     case CausalUpdateKernel::kShift:
-      return by_dtype(plan.problem.dtype, [&](auto zero) {
+      return by_float_type(plan.problem.dtype, [&](auto zero) {
         launch_typed<decltype(zero), false>(plan.problem, params, stream);
       });
     case CausalUpdateKernel::kRing:
-      return by_dtype(plan.problem.dtype, [&](auto zero) {
+      return by_float_type(plan.problem.dtype, [&](auto zero) {
         launch_typed<decltype(zero), true>(plan.problem, params, stream);
       });
   }

@@ -26,8 +26,8 @@ Tensor sum_rows(const Tensor& grad, const Tensor& index, const SymInt& rows,
       .to(type);
 }
 
-Tensor gather_aos_backward_composite(const Tensor& grad, const Tensor& index, const SymInt& rows,
-                                     const SymInt& padding_index) {
+Tensor gather_aos_backward_composite(const Tensor& grad, const Tensor& index, SymInt rows,
+                                     SymInt padding_index) {
   check_gather_aos_backward(grad, index, rows, padding_index);
   const c10::SymIntArrayRef fields = grad.sym_sizes().slice(index.dim());
   SymInt width = 1;
@@ -37,8 +37,7 @@ Tensor gather_aos_backward_composite(const Tensor& grad, const Tensor& index, co
       .reshape_symint(concatenate(rows, fields));
 }
 
-Tensor gather_soa_backward_composite(const Tensor& grad, const Tensor& index,
-                                     const SymInt& columns) {
+Tensor gather_soa_backward_composite(const Tensor& grad, const Tensor& index, SymInt columns) {
   check_gather_soa_backward(grad, index, columns);
   const Tensor matrix = grad.reshape_symint({grad.sym_size(0), index.sym_numel()}).t();
   return sum_rows(matrix, index.reshape({-1}), columns, -1).t().clone(at::MemoryFormat::Contiguous);
@@ -118,15 +117,6 @@ Tensor gather_soa_backward_autograd(c10::DispatchKeySet keys, const Tensor& grad
       keys, gather_soa_backward_op(), gather_soa_backward_composite, grad, index, columns);
 }
 
-Tensor gather_aos_backward_batched(const Tensor& grad, const Tensor& index, SymInt rows,
-                                   SymInt padding_index) {
-  return gather_aos_backward_composite(grad, index, rows, padding_index);
-}
-
-Tensor gather_soa_backward_batched(const Tensor& grad, const Tensor& index, SymInt columns) {
-  return gather_soa_backward_composite(grad, index, columns);
-}
-
 }  // namespace
 
 TORCH_LIBRARY_IMPL(memops, CPU, m) {
@@ -145,8 +135,8 @@ TORCH_LIBRARY_IMPL(memops, Autograd, m) {
 }
 
 TORCH_LIBRARY_IMPL(memops, FuncTorchBatchedDecomposition, m) {
-  m.impl("_gather_aos_backward", gather_aos_backward_batched);
-  m.impl("_gather_soa_backward", gather_soa_backward_batched);
+  m.impl("_gather_aos_backward", gather_aos_backward_composite);
+  m.impl("_gather_soa_backward", gather_soa_backward_composite);
 }
 
 }  // namespace memops

@@ -24,7 +24,7 @@ Tensor select(const Tensor& source, int64_t dim, const Tensor& index) {
   return at::index_select(source.to(sum_type(type)), dim, index).to(type);
 }
 
-Tensor gather_aos_composite(const Tensor& aos, const Tensor& index, const SymInt& padding_index) {
+Tensor gather_aos_composite(const Tensor& aos, const Tensor& index, SymInt padding_index) {
   check_gather_aos(aos, index, padding_index);
   const Tensor rows = select(aos, 0, index.reshape({-1}))
                           .reshape_symint(concatenate(index.sym_sizes(), aos.sym_sizes().slice(1)));
@@ -133,10 +133,6 @@ Tensor gather_aos(const Tensor& aos, const Tensor& index) {
   return gather_aos_op().call(aos, index, -1);
 }
 
-Tensor gather_aos_batched(const Tensor& aos, const Tensor& index, SymInt padding_index) {
-  return gather_aos_composite(aos, index, padding_index);
-}
-
 }  // namespace
 
 TORCH_LIBRARY_IMPL(memops, CPU, m) {
@@ -158,7 +154,7 @@ TORCH_LIBRARY_IMPL(memops, CompositeImplicitAutograd, m) { m.impl("gather_aos", 
 
 TORCH_LIBRARY_IMPL(memops, FuncTorchBatchedDecomposition, m) {
   m.impl("gather_aos", gather_aos);
-  m.impl("_gather_aos", gather_aos_batched);
+  m.impl("_gather_aos", gather_aos_composite);
   m.impl("gather_soa", gather_soa_composite);
 }
 

@@ -41,19 +41,6 @@ const char* name(GatherKernel kernel) {
   return "unknown";
 }
 
-int bytes_of(FloatType type) {
-  switch (type) {
-    case FloatType::kHalf:
-    case FloatType::kBFloat16:
-      return 2;
-    case FloatType::kFloat:
-      return 4;
-    case FloatType::kDouble:
-      return 8;
-  }
-  throw std::runtime_error("memops: not one of the floating types");
-}
-
 /// The fields that one 16-byte load of grad holds, or 1 where it cannot be read so.
 int fields_of_a_vector(const GatherSumProblem& problem) {
   const int element = bytes_of(problem.type);

@@ -316,7 +316,7 @@ Tensor call_matmul(const std::optional<Tensor>& bias, const Tensor& a, const Ten
 
 PlanReport report_matmul(const std::optional<Tensor>& bias, const Tensor& a, const Tensor& b,
                          const DeviceFacts& device) {
-  const std::optional<MatmulElement> element = matmul_element(a.scalar_type());
+  const std::optional<FloatType> element = float_type(a);
   if (!element) {
     return {.kernel = "aten::matmul",
             .reason = std::string("the CUDA kernels have no ") + c10::toString(a.scalar_type())};

@@ -14,7 +14,7 @@ Tensor product(const std::optional<Tensor>& bias, const Tensor& a, const Tensor&
   const DeviceScope scope(a);
   Tensor out = at::empty_symint(product_shape(a, b), a.options().memory_format(std::nullopt));
   if (out.numel() == 0) return out;
-  const std::optional<MatmulElement> element = matmul_element(a.scalar_type());
+  const std::optional<FloatType> element = float_type(a);
   TORCH_INTERNAL_ASSERT(element, "the checks let through ", a.scalar_type());
   const MatmulPlan plan =
       plan_matmul(matmul_problem(*element, out.sizes(), a, b, bias), scope.facts());

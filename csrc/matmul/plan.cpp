@@ -10,33 +10,6 @@
 namespace memops {
 namespace {
 
-std::int64_t element_bytes(MatmulElement element) {
-  switch (element) {
-    case MatmulElement::kFloat16:
-    case MatmulElement::kBFloat16:
-      return 2;
-    case MatmulElement::kFloat32:
-      return 4;
-    case MatmulElement::kFloat64:
-      return 8;
-  }
-  return 0;
-}
-
-const char* name(MatmulElement element) {
-  switch (element) {
-    case MatmulElement::kFloat16:
-      return "float16";
-    case MatmulElement::kBFloat16:
-      return "bfloat16";
-    case MatmulElement::kFloat32:
-      return "float32";
-    case MatmulElement::kFloat64:
-      return "float64";
-  }
-  return "unknown";
-}
-
 const char* name(MatmulKernel kernel) {
   switch (kernel) {
     case MatmulKernel::kTiled:
@@ -124,7 +97,7 @@ std::int64_t moved_bytes(const MatmulProblem& p) {
        stored_elements(p, p.k, p.n, p.b, &MatmulBatchDimension::b_stride),
        p.bias ? stored_elements(p, p.m, p.n, *p.bias, &MatmulBatchDimension::bias_stride) : 0,
        saturating_product({batches(p), p.m, p.n})});
-  return saturating_product({elements, element_bytes(p.element)});
+  return saturating_product({elements, bytes_of(p.element)});
 }
 
 }  // namespace

@@ -7,11 +7,10 @@
 
 #include "common/device_facts.h"
 #include "common/export.h"
+#include "common/float_type.h"
 #include "common/plan_report.h"
 
 namespace memops {
-
-enum class MatmulElement { kFloat16, kBFloat16, kFloat32, kFloat64 };
 
 /// The strides of one matrix, in elements; any values, 0 where rows or columns repeat.
 struct MatrixStrides {
@@ -31,7 +30,7 @@ struct MatmulBatchDimension {
 
 /// out[..., M, N] = a[..., M, K] @ b[..., K, N] (+ bias, which broadcasts by strides of 0).
 struct MatmulProblem {
-  MatmulElement element;
+  FloatType element;
   std::int64_t m;
   std::int64_t n;
   std::int64_t k;  // may be 0: zeros, or the bias

@@ -3,26 +3,11 @@
 
 #include <optional>
 
+#include "common/torch/float_type.h"
 #include "common/torch/precompiled.h"
 #include "matmul/plan.h"
 
 namespace memops {
-
-/// The kernels' element type, or nothing where they have none.
-inline std::optional<MatmulElement> matmul_element(at::ScalarType type) {
-  switch (type) {
-    case at::kHalf:
-      return MatmulElement::kFloat16;
-    case at::kBFloat16:
-      return MatmulElement::kBFloat16;
-    case at::kFloat:
-      return MatmulElement::kFloat32;
-    case at::kDouble:
-      return MatmulElement::kFloat64;
-    default:
-      return std::nullopt;
-  }
-}
 
 inline MatrixStrides matrix_strides(const at::Tensor& matrix) {
   return {.row = matrix.stride(-2), .column = matrix.stride(-1)};
@@ -34,9 +19,8 @@ inline std::int64_t batch_stride(const at::Tensor& operand, int64_t dimension) {
 }
 
 /// The product of checked arguments, whose result has the shape `shape`.
-inline MatmulProblem matmul_problem(MatmulElement element, at::IntArrayRef shape,
-                                    const at::Tensor& a, const at::Tensor& b,
-                                    const std::optional<at::Tensor>& bias) {
+inline MatmulProblem matmul_problem(FloatType element, at::IntArrayRef shape, const at::Tensor& a,
+                                    const at::Tensor& b, const std::optional<at::Tensor>& bias) {
   MatmulProblem problem{.element = element,
                         .m = a.size(-2),
                         .n = b.size(-1),

@@ -1,13 +1,11 @@
 // 16 x 16 tiles of both operands in shared memory, one element of the result a thread: any sizes,
 // any strides, any batch.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
 
+#include "common/cuda/float_type.h"
 #include "common/cuda/launch.h"
 #include "matmul/matmul.h"
 
@@ -51,15 +49,6 @@ __device__ BatchOffsets offsets_of(const TiledProblem& problem, std::int64_t ind
   return at;
 }
 
-template <class Element>
-struct SumOf {
-  using Type = float;
-};
-template <>
-struct SumOf<double> {
-  using Type = double;
-};
-
 /// A sum of partial sums (16 products each) on levels of 16 terms, so that no chain of additions
 /// is longer than 16 up to K = 65,536. No compensation term, which would make infinities NaN.
 template <class Sum>
@@ -90,7 +79,7 @@ template <class Element, bool kAAlongK, bool kBAlongN>
 __global__ void __launch_bounds__(kTile* kTile)
     matmul_tiled_kernel(Element* out, const Element* a, const Element* b, const Element* bias,
                         const __grid_constant__ TiledProblem problem) {
-  using Sum = typename SumOf<Element>::Type;
+  using Sum = Accumulator<Element>;
   __shared__ Sum a_tile[kTile][kPitch<Sum, kAAlongK>];  // [row][k]
   __shared__ Sum b_tile[kTile][kPitch<Sum, kBAlongN>];  // [k][column]
   const int x = threadIdx.x;
@@ -195,17 +184,8 @@ void launch(const MatmulPlan& plan, const MatmulParams& params, cudaStream_t str
 }  // namespace
 
 void launch_matmul_tiled(const MatmulPlan& plan, const MatmulParams& params, cudaStream_t stream) {
-  switch (plan.problem.element) {
-    case MatmulElement::kFloat16:
-      return launch<__half>(plan, params, stream);
-    case MatmulElement::kBFloat16:
-      return launch<__nv_bfloat16>(plan, params, stream);
-    case MatmulElement::kFloat32:
-      return launch<float>(plan, params, stream);
-    case MatmulElement::kFloat64:
-      return launch<double>(plan, params, stream);
-  }
-  throw std::runtime_error("memops: the matmul plan names no element type");
+  by_float_type(plan.problem.element,
+                [&](auto element) { launch<decltype(element)>(plan, params, stream); });
 }
 
 void launch_matmul(const MatmulPlan& plan, const MatmulParams& params, cudaStream_t stream) {
