@@ -69,6 +69,39 @@ def test_stride_leaves_a_remainder(device: str) -> None:
     assert w.grad.tolist() == [[[6, 8]]]
 
 
+@float_dtypes
+@pytest.mark.parametrize(
+    ("x_shape", "stride", "padding", "dilation", "groups"),
+    [
+        ((1, 16, 218979), 4000, (0, 0), 1, 1),
+        ((2, 4, 5), 65536, (0, 0), 1, 1),
+        ((2, 4, 9), 70000, (70001, 70000), 2, 2),
+    ],
+)
+def test_gradients_at_large_strides(
+    device: str,
+    dtype: torch.dtype,
+    x_shape: tuple[int, int, int],
+    stride: int,
+    padding: tuple[int, int],
+    dilation: int,
+    groups: int,
+) -> None:
+    """F.conv1d on the CPU crashes the process in the first two: oneDNN reaches outside."""
+    make = Make(device, dtype, requires_grad=True)
+    x, w = make.tensor(*x_shape), make.tensor(4, x_shape[1] // groups, 3)
+    y = torch_memops.conv1d(x, w, None, stride, padding, dilation, groups)
+    grad = Make(device, dtype, seed=2).tensor(*y.shape)
+    ours = torch.autograd.grad(y, (x, w), grad)
+    wide = tuple(t.detach().double().cpu().requires_grad_() for t in (x, w))
+    total = F.conv1d(F.pad(wide[0], padding), wide[1], None, stride, 0, dilation, groups)
+    expected = torch.autograd.grad(total, wide, grad.double().cpu())
+    rtol = {torch.float64: 1e-12, torch.float32: 1e-5}.get(dtype, 2e-2)
+    for mine, other in zip(ours, expected, strict=True):
+        difference = torch.linalg.vector_norm(mine.double().cpu() - other)
+        assert difference <= rtol * torch.linalg.vector_norm(other)
+
+
 def test_window_mostly_outside(device: str) -> None:
     """pytorch#15501: stride, padding and dilation together."""
     x = values("5 2 4 1", 2, 1, 2, device=device, requires_grad=True)

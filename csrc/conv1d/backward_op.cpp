@@ -1,4 +1,7 @@
 // _conv1d_backward, the gradients of _conv1d: checks, CPU, Meta, Autograd and the composite.
+#include <algorithm>
+
+#include "common/math.h"
 #include "common/torch/checks.h"
 #include "common/torch/plan_op.h"
 #include "conv1d/op.h"
@@ -14,23 +17,63 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Mask = std::array<bool, 3>;
 
+/// oneDNN, ATen's way on the CPU, reads and writes outside its tensors in the input's gradient
+/// where results * stride * stride nears 2^27: the process crashes, or the values are wrong.
+bool aten_reaches_outside(const Tensor& input, const SymInt& results, const SymInt& stride) {
+  constexpr int64_t kSafe = int64_t{1} << 24;
+  const auto count = results.maybe_as_int();
+  const auto step = stride.maybe_as_int();
+  if (!input.is_cpu() || !count || !step || *step == 1) return false;
+  if (TORCH_GUARD_OR_FALSE(input.sym_numel().sym_eq(0))) return false;
+  return *count > kSafe / (*step * *step);
+}
+
+/// The input's gradient tap by tap, in float32 or wider, without a convolution.
+Tensor grad_input_by_taps(const Tensor& grad, const Tensor& input, const Tensor& weight,
+                          int64_t stride, int64_t left, int64_t dilation, int64_t groups) {
+  const auto type = at::promote_types(input.scalar_type(), at::kFloat);
+  const int64_t length = input.sym_size(2).guard_int(__FILE__, __LINE__);
+  const int64_t results = grad.sym_size(2).guard_int(__FILE__, __LINE__);
+  const int64_t taps = weight.sym_size(2).guard_int(__FILE__, __LINE__);
+  const Tensor g = grad.to(type).unflatten(1, {groups, -1});    // [B, groups, out, results]
+  const Tensor w = weight.to(type).unflatten(0, {groups, -1});  // [groups, out, in, K]
+  Tensor sum = at::zeros_symint(input.sym_sizes(), input.options().dtype(type));
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    // The results whose tap lies inside: 0 <= result * stride + shift < length.
+    const int64_t shift = tap * dilation - left;
+    const int64_t begin = shift >= 0 ? 0 : ceil_div(-shift, stride);
+    const int64_t end = shift >= length ? 0 : std::min((length - 1 - shift) / stride + 1, results);
+    if (begin >= end) continue;
+    const Tensor shares = at::matmul(w.select(3, tap).mT(), g.slice(3, begin, end)).flatten(1, 2);
+    const Tensor count = at::arange(begin, end, input.options().dtype(at::kLong));
+    sum = sum.index_add(2, count * stride + shift, shares);
+  }
+  return sum.to(input.scalar_type());
+}
+
 Conv1dGradients conv1d_backward_composite(const Tensor& grad, const Tensor& input,
                                           const Tensor& weight, SymInt stride,
                                           SymIntArrayRef padding, SymInt dilation, SymInt groups,
                                           Mask wanted) {
-  check_conv1d_backward(grad, input, weight, stride, padding, dilation, groups);
+  const SymInt results =
+      check_conv1d_backward(grad, input, weight, stride, padding, dilation, groups);
   const SymInt length = input.sym_size(2);
+  const bool by_taps = wanted[0] && aten_reaches_outside(input, results, stride);
   // As in the forward direction: ATen pads both sides alike, and refuses length 0.
   const bool alike =
       TORCH_GUARD_OR_FALSE(padding[0].sym_eq(padding[1])) && TORCH_GUARD_OR_TRUE(length.sym_ne(0));
   const Tensor padded = alike ? input : at::constant_pad_nd_symint(input, padding, 0);
   const SymInt both = alike ? padding[0] : SymInt(0);
   const std::array<SymInt, 1> bias_sizes{weight.sym_size(0)};
-  auto [grad_input, grad_weight, grad_bias] =
-      at::convolution_backward_symint(grad, padded, weight, SymIntArrayRef(bias_sizes), stride,
-                                      both, dilation, /*transposed=*/false,
-                                      /*output_padding=*/SymInt(0), groups, wanted);
-  if (wanted[0] && !alike) {
+  auto [grad_input, grad_weight, grad_bias] = at::convolution_backward_symint(
+      grad, padded, weight, SymIntArrayRef(bias_sizes), stride, both, dilation,
+      /*transposed=*/false, /*output_padding=*/SymInt(0), groups,
+      Mask{wanted[0] && !by_taps, wanted[1], wanted[2]});
+  if (by_taps) {
+    grad_input =
+        grad_input_by_taps(grad, input, weight, stride.expect_int(), padding[0].expect_int(),
+                           dilation.expect_int(), groups.expect_int());
+  } else if (wanted[0] && !alike) {
     grad_input = at::slice_symint(grad_input, 2, padding[0], padding[0] + length);
   }
   return {wanted[0] ? grad_input : no_gradient(input), wanted[1] ? grad_weight : no_gradient(input),
