@@ -88,14 +88,15 @@ def strides_for(shape: Sequence[int], layout: str) -> tuple[tuple[int, ...], int
 
 
 def lay_out(values: Tensor, layout: str) -> Tensor:
-    """The same values in another memory layout (see strides_for)."""
+    """The same values in another memory layout (see strides_for), with poison in its gaps."""
     strides, offset = strides_for(values.shape, layout)
     if offset == 0 and layout != "expanded":  # no view of a larger tensor where none is needed
-        return torch.empty_strided(
-            values.shape, strides, dtype=values.dtype, device=values.device
-        ).copy_(values)
+        made = torch.empty_strided(values.shape, strides, dtype=values.dtype, device=values.device)
+        made.untyped_storage().fill_(POISON_BYTE)
+        return made.copy_(values)
     extent = sum((n - 1) * s for n, s in zip(values.shape, strides, strict=True)) + 1
     storage = values.new_empty(max(extent, 0) + offset)
+    storage.untyped_storage().fill_(POISON_BYTE)
     made = storage.as_strided(values.shape, strides, offset)
     if layout == "expanded":
         made[..., :1] = values[..., :1]
@@ -135,7 +136,7 @@ class GuardedView:
     def assert_only_view_written(self) -> None:
         """No byte outside the view's elements has changed."""
         width = self.view.dtype.itemsize
-        changed = (self.storage != self._before).view(-1, width).any(1).cpu()
+        changed = (self.storage.cpu() != self._before.cpu()).view(-1, width).any(1)
         changed[self._positions] = False
         assert not changed.any(), f"bytes written outside at elements {changed.nonzero().tolist()}"
 
