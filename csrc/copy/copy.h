@@ -14,12 +14,7 @@ struct CopyParams {
 };
 
 /// Launches the planned copy on `stream`; the views must not overlap. Throws std::runtime_error
-/// when the launch is refused or the plan names no kernel.
+/// when the launch is refused.
 MEMOPS_API void launch_copy(const CopyPlan& plan, const CopyParams& params, cudaStream_t stream);
-
-// The kernels behind it, one a file.
-void launch_copy_flat(const CopyPlan& plan, const CopyParams& params, cudaStream_t stream);
-void launch_copy_transpose(const CopyPlan& plan, const CopyParams& params, cudaStream_t stream);
-void launch_copy_strided(const CopyPlan& plan, const CopyParams& params, cudaStream_t stream);
 
 }  // namespace memops

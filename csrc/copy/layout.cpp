@@ -1,6 +1,8 @@
 #include "copy/layout.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <tuple>
 
 namespace memops {
@@ -33,7 +35,16 @@ void normalise(std::vector<CopyDimension>& dimensions) {
   dimensions = std::move(merged);
 }
 
+std::int64_t product_of_sizes(std::span<const CopyDimension> dimensions) {
+  return std::transform_reduce(dimensions.begin(), dimensions.end(), std::int64_t{1},
+                               std::multiplies{}, [](const CopyDimension& d) { return d.size; });
+}
+
 }  // namespace
+
+std::int64_t CopyLayout::elements() const { return product_of_sizes(dimensions); }
+
+std::int64_t elements(const Run& run) { return product_of_sizes(run); }
 
 CopyLayout coalesce(std::span<const std::int64_t> sizes, std::span<const std::int64_t> dst_strides,
                     std::span<const std::int64_t> src_strides, int element_bytes) {
@@ -45,7 +56,28 @@ CopyLayout coalesce(std::span<const std::int64_t> sizes, std::span<const std::in
   return layout;
 }
 
-CopyLayout widen(CopyLayout layout, std::uint64_t dst_address, std::uint64_t src_address) {
+CopyLayout coalesce(CopyLayout layout) {
+  normalise(layout.dimensions);
+  return layout;
+}
+
+CopyLayout narrow_elements(CopyLayout layout, std::uint64_t dst_address,
+                           std::uint64_t src_address) {
+  auto& dims = layout.dimensions;
+  while ((dst_address | src_address) % static_cast<std::uint64_t>(layout.element_bytes) != 0) {
+    for (CopyDimension& d : dims) {
+      d.dst_stride *= 2;
+      d.src_stride *= 2;
+    }
+    dims.push_back({2, 1, 1});
+    layout.element_bytes /= 2;
+    normalise(dims);
+  }
+  return layout;
+}
+
+CopyLayout widen_elements(CopyLayout layout, std::uint64_t dst_address,
+                          std::uint64_t src_address) {
   auto& dims = layout.dimensions;
   while (layout.element_bytes < kWidestElement && !dims.empty() &&
          contiguous_in_both(dims.back()) && dims.back().size % 2 == 0) {
@@ -53,7 +85,7 @@ CopyLayout widen(CopyLayout layout, std::uint64_t dst_address, std::uint64_t src
     const bool strides_even = std::all_of(dims.begin(), dims.end() - 1, [](const auto& d) {
       return d.dst_stride % 2 == 0 && d.src_stride % 2 == 0;
     });
-    if (!strides_even || dst_address % wider != 0 || src_address % wider != 0) break;
+    if (!strides_even || (dst_address | src_address) % wider != 0) break;
     for (auto it = dims.begin(); it != dims.end() - 1; ++it) {
       it->dst_stride /= 2;
       it->src_stride /= 2;

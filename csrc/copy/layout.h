@@ -25,11 +25,7 @@ struct CopyLayout {
   std::vector<CopyDimension> dimensions;  // outermost first
   int element_bytes;                      // 1, 2, 4, 8 or 16
 
-  std::int64_t elements() const {
-    std::int64_t n = 1;
-    for (const CopyDimension& d : dimensions) n *= d.size;
-    return n;
-  }
+  MEMOPS_API std::int64_t elements() const;
   bool operator==(const CopyLayout&) const = default;
 };
 
@@ -40,9 +36,22 @@ MEMOPS_API CopyLayout coalesce(std::span<const std::int64_t> sizes,
                                std::span<const std::int64_t> dst_strides,
                                std::span<const std::int64_t> src_strides, int element_bytes);
 
+/// The same for a layout whose sizes were changed.
+MEMOPS_API CopyLayout coalesce(CopyLayout layout);
+
 /// Moves the same bytes in wider elements (up to 16 bytes) while the innermost dimension is
 /// contiguous in both views and every size, stride and start address allows it.
-MEMOPS_API CopyLayout widen(CopyLayout layout, std::uint64_t dst_address,
-                            std::uint64_t src_address);
+MEMOPS_API CopyLayout widen_elements(CopyLayout layout, std::uint64_t dst_address,
+                                     std::uint64_t src_address);
+
+/// Moves the same bytes in narrower elements where an address is not a multiple of the element's
+/// width (memory that another library handed over).
+MEMOPS_API CopyLayout narrow_elements(CopyLayout layout, std::uint64_t dst_address,
+                                      std::uint64_t src_address);
+
+/// Dimensions that one view holds as a single dense run, innermost first, and the other view
+/// anywhere.
+using Run = std::vector<CopyDimension>;
+MEMOPS_API std::int64_t elements(const Run& run);
 
 }  // namespace memops

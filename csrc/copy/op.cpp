@@ -122,8 +122,11 @@ PlanReport plan_views(const Tensor& dst, const Tensor& src, const DeviceFacts& d
   if (dst.scalar_type() != src.scalar_type()) {
     return {.kernel = "aten::copy_", .reason = "PyTorch's own kernels convert between dtypes"};
   }
-  const CopyProblem problem = copy_problem(dst, src, planned_address(dst), planned_address(src));
-  return plan_copy(problem, device).report();
+  const auto pieces =
+      split_copy(copy_problem(dst, src, planned_address(dst), planned_address(src)));
+  PlanReport report = plan_copy(pieces.front().problem, device).report();
+  report.facts.emplace_back("launches", static_cast<int64_t>(pieces.size()));
+  return report;
 }
 
 PlanReport plan_of_contiguous(const Tensor& src, const DeviceFacts& device) {

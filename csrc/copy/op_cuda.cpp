@@ -13,9 +13,12 @@ using at::Tensor;
 void copy_views(const Tensor& dst, const Tensor& src) {
   if (dst.numel() == 0) return;
   const DeviceScope scope(dst);
-  const CopyPlan plan =
-      plan_copy(copy_problem(dst, src, address(dst), address(src)), scope.facts());
-  launch_copy(plan, {dst.mutable_data_ptr(), src.const_data_ptr()}, scope.stream());
+  auto* const to = static_cast<char*>(dst.mutable_data_ptr());
+  const auto* const from = static_cast<const char*>(src.const_data_ptr());
+  for (const CopyPiece& piece : split_copy(copy_problem(dst, src, address(dst), address(src)))) {
+    launch_copy(plan_copy(piece.problem, scope.facts()),
+                {to + piece.dst_offset, from + piece.src_offset}, scope.stream());
+  }
 }
 
 Tensor copy_cuda(const Tensor& src) {

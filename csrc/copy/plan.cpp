@@ -1,66 +1,106 @@
 #include "copy/plan.h"
 
+#include <algorithm>
+#include <bit>
+#include <iterator>
 #include <limits>
-#include <optional>
+#include <utility>
+
+#include "common/math.h"
+#include "copy/kernel_choice.h"
 
 namespace memops {
 namespace {
 
-// A tile side shorter than this leaves most of a 32 x 32 tile idle; the strided kernel, whose
-// scattered side still hits the L1, is then the better one.
-constexpr std::int64_t kShortestTileSide = 16;
+constexpr std::int64_t kMost31Bits = std::numeric_limits<std::int32_t>::max();
+// A tile emptier than this loses to a box, which fits the sizes.
+constexpr double kFullTile = 0.6;
 
-/// The dimension, other than the innermost, along which the source is contiguous.
-std::optional<int> source_contiguous_dimension(const CopyLayout& layout) {
-  for (int i = 0; i + 1 < static_cast<int>(layout.dimensions.size()); ++i) {
-    if (layout.dimensions[i].src_stride == 1) return i;
-  }
-  return std::nullopt;
+bool one_run(const CopyLayout& layout) {
+  const auto& dims = layout.dimensions;
+  return dims.empty() || (dims.size() == 1 && dims[0].dst_stride == 1 && dims[0].src_stride == 1);
 }
 
-bool offsets_pass_32_bits(const CopyLayout& layout) {
+bool offsets_pass_31_bits(const CopyLayout& layout) {
   std::int64_t dst_last = 0;
   std::int64_t src_last = 0;
   for (const CopyDimension& d : layout.dimensions) {
     dst_last += (d.size - 1) * d.dst_stride;
     src_last += (d.size - 1) * d.src_stride;
   }
-  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
-  return layout.elements() > kMax || dst_last > kMax || src_last > kMax;
-}
-
-const char* name(CopyKernel kernel) {
-  switch (kernel) {
-    case CopyKernel::kFlat:
-      return "copy_flat";
-    case CopyKernel::kTranspose:
-      return "copy_transpose";
-    case CopyKernel::kStrided:
-      return "copy_strided";
-  }
-  return "unknown";
+  return std::max(dst_last, src_last) > kMost31Bits / layout.element_bytes;
 }
 
 }  // namespace
 
-CopyPlan plan_copy(const CopyProblem& problem, const DeviceFacts&) {
+std::vector<CopyPiece> split_copy(CopyProblem problem) {
+  problem.layout =
+      narrow_elements(std::move(problem.layout), problem.dst_address, problem.src_address);
+  if (one_run(problem.layout) || problem.layout.elements() <= kMost31Bits) {
+    return {{problem, 0, 0}};
+  }
+  // Along the longest dimension, the first part a power of two so that the second stays aligned.
   const auto& dims = problem.layout.dimensions;
-  const bool one_run =
-      dims.empty() || (dims.size() == 1 && dims[0].dst_stride == 1 && dims[0].src_stride == 1);
-  if (one_run) {
-    return {CopyKernel::kFlat, problem.layout, 0, false,
+  const auto longest = std::ranges::max_element(dims, {}, &CopyDimension::size) - dims.begin();
+  const CopyDimension cut = dims[longest];
+  const auto first =
+      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(cut.size - 1)));
+  std::vector<CopyPiece> pieces;
+  for (const auto& [begin, size] : {std::pair{std::int64_t{0}, first}, {first, cut.size - first}}) {
+    CopyPiece part{problem, begin * cut.dst_stride * problem.layout.element_bytes,
+                   begin * cut.src_stride * problem.layout.element_bytes};
+    part.problem.layout.dimensions[longest].size = size;
+    part.problem.layout = coalesce(std::move(part.problem.layout));
+    part.problem.dst_address += static_cast<std::uint64_t>(part.dst_offset);
+    part.problem.src_address += static_cast<std::uint64_t>(part.src_offset);
+    for (CopyPiece& piece : split_copy(part.problem)) {
+      piece.dst_offset += part.dst_offset;
+      piece.src_offset += part.src_offset;
+      pieces.push_back(std::move(piece));
+    }
+  }
+  return pieces;
+}
+
+CopyPlan plan_copy(const CopyProblem& problem, const DeviceFacts&) {
+  if (one_run(problem.layout)) {
+    const FlatCopy flat = flat_copy(problem.layout.elements() * problem.layout.element_bytes,
+                                    problem.dst_address, problem.src_address);
+    return {flat, problem.layout, blocks_of(flat),
             "both views are one run of bytes in the same order"};
   }
-  const std::optional<int> other = source_contiguous_dimension(problem.layout);
-  if (dims.back().dst_stride == 1 && other && dims.back().size >= kShortestTileSide &&
-      dims[*other].size >= kShortestTileSide) {
-    return {CopyKernel::kTranspose, problem.layout, *other, false,
+  const CopyLayout layout =
+      widen_elements(problem.layout, problem.dst_address, problem.src_address);
+  if (const auto rows = rows_copy(layout)) {
+    return {*rows, layout, blocks_of(*rows), "both views hold the same runs of 64 bytes or more"};
+  }
+  if (const auto fields = fields_copy(layout, problem.dst_address, problem.src_address)) {
+    return {*fields, layout, blocks_of(*fields, layout.element_bytes),
+            "structures of a few fields against planes: turned in registers"};
+  }
+  const auto tile = tile_copy(layout, problem.src_address);
+  if (tile && filled(*tile) >= kFullTile) {
+    return {*tile, layout, blocks_of(*tile),
             "the views are contiguous along different dimensions: tiles keep both sides coalesced"};
   }
-  CopyLayout widened = widen(problem.layout, problem.dst_address, problem.src_address);
-  const bool wide = offsets_pass_32_bits(widened);
-  return {CopyKernel::kStrided, std::move(widened), 0, wide,
-          "no single run and no pair of long contiguous dimensions"};
+  if (const auto box = box_copy(layout)) {
+    return {*box, layout, blocks_of(*box),
+            "contiguous runs are short or share dimensions: boxes keep both sides coalesced"};
+  }
+  if (tile) {
+    return {*tile, layout, blocks_of(*tile),
+            "the views are contiguous along different dimensions, too long for a box"};
+  }
+  return {StridedCopy{offsets_pass_31_bits(layout)}, layout,
+          ceil_div<std::int64_t>(layout.elements(), kStridedElements * kCopyThreads),
+          "a view has no contiguous run"};
+}
+
+const char* name(const CopyPlan::Kernel& kernel) {
+  constexpr const char* kNames[] = {"copy_flat", "copy_rows", "copy_fields",
+                                    "copy_tile", "copy_box",  "copy_strided"};
+  static_assert(std::size(kNames) == std::variant_size_v<CopyPlan::Kernel>);
+  return kNames[kernel.index()];
 }
 
 PlanReport CopyPlan::report() const {
@@ -72,15 +112,18 @@ PlanReport CopyPlan::report() const {
     dst_strides.push_back(d.dst_stride);
     src_strides.push_back(d.src_stride);
   }
-  return {.op = "copy",
-          .kernel = name(kernel),
-          .reason = reason,
-          .facts = {{"element_bytes", std::int64_t{layout.element_bytes}},
-                    {"sizes", sizes},
-                    {"dst_strides", dst_strides},
-                    {"src_strides", src_strides},
-                    {"bytes", 2 * layout.elements() * layout.element_bytes},
-                    {"index_bits", std::int64_t{wide_offsets ? 64 : 32}}}};
+  PlanReport report{.op = "copy",
+                    .kernel = name(kernel),
+                    .reason = reason,
+                    .facts = {{"element_bytes", std::int64_t{layout.element_bytes}},
+                              {"sizes", sizes},
+                              {"dst_strides", dst_strides},
+                              {"src_strides", src_strides},
+                              {"bytes", 2 * layout.elements() * layout.element_bytes},
+                              {"blocks", blocks},
+                              {"threads", std::int64_t{kCopyThreads}}}};
+  std::visit([&](const auto& chosen) { add_facts(chosen, report); }, kernel);
+  return report;
 }
 
 }  // namespace memops

@@ -1,7 +1,9 @@
-// Which kernel a copy takes, and why.
+// Which kernel a copy takes, what it is given, and why.
 #pragma once
 
 #include <cstdint>
+#include <variant>
+#include <vector>
 
 #include "common/device_facts.h"
 #include "common/export.h"
@@ -16,21 +18,115 @@ struct CopyProblem {
   std::uint64_t src_address;
 };
 
-enum class CopyKernel {
-  kFlat,       // one run of bytes, any alignment
-  kTranspose,  // the contiguous dimensions differ: 32 x 32 tiles through shared memory
-  kStrided,    // everything else
+// What the kernels are compiled with.
+constexpr int kCopyThreads = 256;
+constexpr int kFlatThreads = 128;
+constexpr int kFieldsThreads = 128;
+constexpr std::int64_t kVectorBytes = 16;  // the widest access of a thread
+constexpr int kStridedElements = 4;        // of a thread
+constexpr int kMostFields = 16;
+constexpr int kMostRunDimensions = 3;
+constexpr int kMostBatchDimensions = 6;
+
+/// Elements along the destination's run (x) and the source's (y): 16 KB, lines of 128 bytes or more.
+struct TileShape {
+  int x;
+  int y;
+  int threads;
+};
+constexpr TileShape tile_shape(int element_bytes) {
+  return element_bytes <= 2 ? TileShape{128, 128 / element_bytes, 256}
+                            : TileShape{64, 256 / element_bytes, 256};
+}
+
+/// Both views are one run of bytes.
+struct FlatCopy {
+  std::int64_t bytes;
+  std::int64_t head;    // bytes before the first 16-byte store
+  std::int64_t chunks;  // 16-byte stores
+  bool aligned;         // the source's chunks lie on 16-byte boundaries too
+};
+
+/// Runs contiguous in both views along the innermost dimension; the others place them.
+struct RowsCopy {
+  std::int64_t run_bytes;
+  std::int64_t vectors;             // of the destination that a row can touch
+  bool aligned;                     // every row begins on a 16-byte boundary in both views
+  std::vector<CopyDimension> rows;  // outermost first
+};
+
+/// Two runs that share no dimension, one dense in the destination (x), one in the source (y):
+/// tiles of both through shared memory.
+struct TileCopy {
+  Run x;
+  Run y;
+  std::vector<CopyDimension> batch;  // outermost first
+  std::int64_t tile_x;
+  std::int64_t tile_y;
+  std::int64_t load_bytes;  // what one access reads: 16 where every run of the source allows it
+};
+
+/// Structures of a few fields to planes, or planes to structures; every run begins on a 16-byte
+/// boundary.
+struct FieldsCopy {
+  bool to_planes;
+  std::int64_t fields;
+  std::int64_t structures;
+  std::int64_t plane_stride;         // elements
+  std::vector<CopyDimension> batch;  // outermost first
+};
+
+MEMOPS_API std::int64_t blocks_per_batch(const FieldsCopy& copy, int element_bytes);
+
+/// Runs that share dimensions, or are short: a box that holds a run of each, through shared memory.
+/// The outermost dimension of each run is cut into tiles, the others are whole.
+struct BoxCopy {
+  struct Part {
+    CopyDimension dimension;
+    std::int64_t tile;        // elements of this dimension in one box
+    std::int64_t box_stride;  // bytes in shared memory
+  };
+  std::vector<Part> parts;   // the box's dimensions, innermost of the source first
+  std::vector<int> src_run;  // indices into parts, innermost first: what a load row holds
+  std::vector<int> src_rows;
+  std::vector<int> dst_run;
+  std::vector<int> dst_rows;
+  std::vector<CopyDimension> batch;  // outermost first
+  std::int64_t row_bytes;            // from one load row to the next in shared memory
+  std::int64_t load_rows;
+  bool skewed;  // one unit of padding every 128 bytes instead of padded rows
+
+  MEMOPS_API std::int64_t shared_bytes() const;
+};
+
+/// One element a thread and step, any strides.
+struct StridedCopy {
+  bool wide_offsets;  // a byte offset passes 2^31
 };
 
 struct CopyPlan {
-  CopyKernel kernel;
-  CopyLayout layout;  // what the kernel is given: widened for kStrided
-  int src_dimension;  // kTranspose: the dimension contiguous in the source
-  bool wide_offsets;  // kStrided: an offset or index passes 2^31
+  using Kernel = std::variant<FlatCopy, RowsCopy, FieldsCopy, TileCopy, BoxCopy, StridedCopy>;
+
+  Kernel kernel;
+  CopyLayout layout;  // the elements that the kernel moves
+  std::int64_t blocks;
   const char* reason;
 
   MEMOPS_API PlanReport report() const;
 };
+
+/// A part of a copy, at these byte offsets from its addresses.
+struct CopyPiece {
+  CopyProblem problem;
+  std::int64_t dst_offset;
+  std::int64_t src_offset;
+};
+
+/// The copy in pieces that plan_copy takes: elements that lie on multiples of their width, and few
+/// enough for 31 bits, which all kernels but the flat one need.
+MEMOPS_API std::vector<CopyPiece> split_copy(CopyProblem problem);
+
+MEMOPS_API const char* name(const CopyPlan::Kernel& kernel);
 
 MEMOPS_API CopyPlan plan_copy(const CopyProblem& problem, const DeviceFacts& device);
 

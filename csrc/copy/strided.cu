@@ -1,47 +1,54 @@
-// Any view to any view, one element a thread in the destination's order.
+// Any view to any view, in the destination's order.
 #include <cstdint>
-#include <string>
 
+#include "common/cuda/element_width.h"
 #include "common/cuda/launch.h"
-#include "common/math.h"
-#include "copy/copy.h"
+#include "copy/kernels.h"
 #include "copy/views.h"
 
 namespace memops {
 namespace {
 
-constexpr int kThreads = 256;
-
-template <class Element, class Offset>
-__global__ void __launch_bounds__(kThreads)
-    copy_strided_kernel(Element* dst, const Element* src, const std::int64_t elements,
-                        const __grid_constant__ StridedViews views) {
-  const std::int64_t index = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (index >= elements) return;
-  const ViewOffsets<Offset> at = offsets_of(views, static_cast<Offset>(index));
-  dst[at.dst] = src[at.src];
+template <class Element, class Offset, int kCapacity>
+__global__ void __launch_bounds__(kCopyThreads)
+    copy_strided_kernel(char* const dst, const char* const src, const std::uint32_t elements,
+                        const __grid_constant__ StridedViews<kCapacity> views) {
+  const std::uint32_t first = blockIdx.x * (kCopyThreads * kStridedElements) + threadIdx.x;
+  Element values[kStridedElements];
+  Offset dst_offsets[kStridedElements];
+#pragma unroll
+  for (int i = 0; i < kStridedElements; ++i) {
+    const std::uint32_t index = first + i * kCopyThreads;
+    if (index < elements) {
+      const auto at = offsets_of<Offset>(views, index);
+      dst_offsets[i] = at.dst;
+      values[i] = __ldg(reinterpret_cast<const Element*>(src + at.src));
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kStridedElements; ++i) {
+    const std::uint32_t index = first + i * kCopyThreads;
+    if (index < elements) *reinterpret_cast<Element*>(dst + dst_offsets[i]) = values[i];
+  }
 }
 
 }  // namespace
 
-void launch_copy_strided(const CopyPlan& plan, const CopyParams& params, cudaStream_t stream) {
-  StridedViews views{};
-  for (const CopyDimension& d : plan.layout.dimensions) views.append(d);
-  const std::int64_t elements = plan.layout.elements();
-  const unsigned grid = grid_blocks(ceil_div<std::int64_t>(elements, kThreads), "copy_strided");
+void launch(const StridedCopy& copy, const CopyPlan& plan, const CopyParams& params,
+            cudaStream_t stream) {
+  const unsigned grid = grid_blocks(plan.blocks, "copy_strided");
+  const auto elements = static_cast<std::uint32_t>(plan.layout.elements());
   by_element_width(plan.layout.element_bytes, [&](auto element) {
     using Element = decltype(element);
-    auto* const dst = static_cast<Element*>(params.dst);
-    const auto* const src = static_cast<const Element*>(params.src);
-    if (plan.wide_offsets) {
-      copy_strided_kernel<Element, std::int64_t>
-          <<<grid, kThreads, 0, stream>>>(dst, src, elements, views);
-    } else {
-      copy_strided_kernel<Element, std::uint32_t>
-          <<<grid, kThreads, 0, stream>>>(dst, src, elements, views);
-    }
+    by_capacity(plan.layout.dimensions, plan.layout.element_bytes, [&](const auto& views) {
+      constexpr int kCapacity = std::remove_cvref_t<decltype(views)>::kCapacity;
+      const auto kernel = copy.wide_offsets ? copy_strided_kernel<Element, std::int64_t, kCapacity>
+                                            : copy_strided_kernel<Element, std::uint32_t, kCapacity>;
+      kernel<<<grid, kCopyThreads, 0, stream>>>(static_cast<char*>(params.dst),
+                                                static_cast<const char*>(params.src), elements,
+                                                views);
+    });
   });
-  check_launch("copy_strided");
 }
 
 }  // namespace memops

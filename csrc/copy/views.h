@@ -1,30 +1,50 @@
-// The dimensions of a copy as a kernel argument, and what the kernels share around it.
+// Strided dimensions as a kernel argument.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 
-#include "common/cuda/element_width.h"
+#include "common/cuda/fast_divisor.h"
 #include "copy/layout.h"
 
 namespace memops {
 
-constexpr int kMaxDimensions = 64;  // PyTorch's own limit
-
+/// Up to kMost dimensions, innermost first, strides in bytes.
+template <int kMost>
 struct StridedViews {
-  int rank;
-  std::int64_t sizes[kMaxDimensions];
-  std::int64_t dst_strides[kMaxDimensions];
-  std::int64_t src_strides[kMaxDimensions];
+  static constexpr int kCapacity = kMost;
+  int rank = 0;
+  FastDivisor sizes[kMost];
+  std::int64_t dst_strides[kMost];
+  std::int64_t src_strides[kMost];
 
-  void append(const CopyDimension& d) {
-    if (rank == kMaxDimensions) throw std::runtime_error("memops: copy of more than 64 dimensions");
-    sizes[rank] = d.size;
-    dst_strides[rank] = d.dst_stride;
-    src_strides[rank] = d.src_stride;
-    ++rank;
+  StridedViews() = default;
+  /// `dimensions`: outermost first.
+  StridedViews(std::span<const CopyDimension> dimensions, int element_bytes) {
+    if (dimensions.size() > kCapacity) {
+      throw std::runtime_error("memops: a copy kernel was given too many dimensions");
+    }
+    for (auto d = dimensions.rbegin(); d != dimensions.rend(); ++d, ++rank) {
+      sizes[rank] = FastDivisor(d->size);
+      dst_strides[rank] = d->dst_stride * element_bytes;
+      src_strides[rank] = d->src_stride * element_bytes;
+    }
   }
 };
+
+constexpr int kFewDimensions = 6;
+constexpr int kAllDimensions = 66;  // PyTorch's own limit, and two that narrower elements add
+
+/// Calls `launch` with the dimensions as views; a launch copies the few ones sooner.
+template <class Launch>
+void by_capacity(std::span<const CopyDimension> dimensions, int element_bytes, Launch&& launch) {
+  if (dimensions.size() <= kFewDimensions) {
+    launch(StridedViews<kFewDimensions>(dimensions, element_bytes));
+  } else {
+    launch(StridedViews<kAllDimensions>(dimensions, element_bytes));
+  }
+}
 
 template <class Offset>
 struct ViewOffsets {
@@ -32,19 +52,54 @@ struct ViewOffsets {
   Offset src;
 };
 
-/// The offsets of the element with this linear index, last dimension fastest.
-template <class Offset>
-__device__ ViewOffsets<Offset> offsets_of(const StridedViews& views, Offset index) {
+/// The byte offsets of the element with this linear index, innermost dimension fastest.
+template <class Offset, int kCapacity>
+__device__ ViewOffsets<Offset> offsets_of(const StridedViews<kCapacity>& views,
+                                          std::uint32_t index) {
   ViewOffsets<Offset> at{0, 0};
-  for (int d = views.rank - 1; d >= 0; --d) {
-    const auto size = static_cast<Offset>(views.sizes[d]);
-    const Offset rest = index / size;
-    const Offset coordinate = index - rest * size;
-    at.dst += coordinate * static_cast<Offset>(views.dst_strides[d]);
-    at.src += coordinate * static_cast<Offset>(views.src_strides[d]);
+  for (int d = 0; d < views.rank; ++d) {
+    const auto [rest, coordinate] = divide(index, views.sizes[d]);
+    at.dst += static_cast<Offset>(coordinate) * static_cast<Offset>(views.dst_strides[d]);
+    at.src += static_cast<Offset>(coordinate) * static_cast<Offset>(views.src_strides[d]);
     index = rest;
   }
   return at;
 }
+
+constexpr int kMostNestedDimensions = 3;
+
+/// A position in up to three nested dimensions, innermost first, to an offset.
+template <class Offset>
+struct NestedOffsets {
+  int rank = 0;
+  FastDivisor sizes[kMostNestedDimensions - 1];  // the outermost needs none
+  Offset strides[kMostNestedDimensions];
+
+  void append(std::int64_t size, std::int64_t stride) {
+    if (rank == kMostNestedDimensions) {
+      throw std::runtime_error("memops: a copy kernel was given too many nested dimensions");
+    }
+    if (rank + 1 < kMostNestedDimensions) sizes[rank] = FastDivisor(size);
+    strides[rank++] = static_cast<Offset>(stride);
+  }
+
+  __device__ Offset operator()(std::uint32_t position) const {
+    if (rank == 0) return 0;
+    if (rank == 1) return at<1>(position);
+    return rank == 2 ? at<2>(position) : at<3>(position);
+  }
+
+  /// The same for a rank that the compiler knows.
+  template <int kRank>
+  __device__ Offset at(std::uint32_t position) const {
+    if constexpr (kRank == 1) return static_cast<Offset>(position) * strides[0];
+    const auto [rest, first] = divide(position, sizes[0]);
+    const Offset inner = static_cast<Offset>(first) * strides[0];
+    if constexpr (kRank == 2) return inner + static_cast<Offset>(rest) * strides[1];
+    const auto [last, second] = divide(rest, sizes[1]);
+    return inner + static_cast<Offset>(second) * strides[1] +
+           static_cast<Offset>(last) * strides[2];
+  }
+};
 
 }  // namespace memops

@@ -1,0 +1,44 @@
+#include <algorithm>
+
+#include "common/math.h"
+#include "copy/kernel_choice.h"
+
+namespace memops {
+namespace {
+
+// Runs shorter than this leave most 16-byte accesses partial.
+constexpr std::int64_t kShortestRunBytes = 64;
+
+}  // namespace
+
+FlatCopy flat_copy(std::int64_t bytes, std::uint64_t dst_address, std::uint64_t src_address) {
+  auto head = static_cast<std::int64_t>(-dst_address % kVectorBytes);
+  const auto shift = static_cast<std::int64_t>((src_address + head) % 4);
+  if (head < shift) head += kVectorBytes;  // the first word begins inside the source
+  const std::int64_t beyond = shift == 0 ? 0 : 4 - shift;  // the last word ends inside the source
+  const std::int64_t chunks = std::max<std::int64_t>(0, (bytes - head - beyond) / kVectorBytes);
+  if (chunks == 0) head = bytes;
+  return {bytes, head, chunks, (src_address + head) % kVectorBytes == 0};
+}
+
+std::optional<RowsCopy> rows_copy(const CopyLayout& layout) {
+  const auto& dims = layout.dimensions;
+  const CopyDimension& run = dims.back();
+  if (run.dst_stride != 1 || run.src_stride != 1) return std::nullopt;
+  const std::int64_t bytes = run.size * layout.element_bytes;
+  if (bytes < kShortestRunBytes) return std::nullopt;
+  const bool aligned = layout.element_bytes == kVectorBytes;
+  // A row that begins between boundaries touches one vector more.
+  const std::int64_t vectors = ceil_div(aligned ? bytes : bytes + kVectorBytes - 1, kVectorBytes);
+  return RowsCopy{bytes, vectors, aligned, {dims.begin(), dims.end() - 1}};
+}
+
+std::int64_t blocks_of(const FlatCopy& copy) {
+  return std::max<std::int64_t>(1, ceil_div<std::int64_t>(copy.chunks, kFlatThreads));
+}
+
+std::int64_t blocks_of(const RowsCopy& copy) {
+  return ceil_div<std::int64_t>(copy.vectors * elements(copy.rows), kFlatThreads);
+}
+
+}  // namespace memops
