@@ -1,13 +1,21 @@
-"""The rows of cases.json and, for each, the function that turns it into a problem."""
+"""The rows of cases.json, the generated cases, and the function that makes a problem of each."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from . import suite_conv1d, suite_copy, suite_gather, suite_matmul, suite_overhead
+from . import (
+    layouts,
+    suite_conv1d,
+    suite_copy,
+    suite_gather,
+    suite_layouts,
+    suite_matmul,
+    suite_overhead,
+)
 from .workload import Case, Problem
 
 CASES_FILE = Path(__file__).with_name("cases.json")
@@ -29,8 +37,10 @@ SUITE_OF = {
     "causal_conv1d_update": "conv1d",
     "matmul": "matmul",
     "linear": "matmul",
+    "layouts": "layouts",
 }
 SUITES = ("copy", "gather", "conv1d", "matmul")
+SWEEPS = {"layouts": layouts.generated}  # of generated cases; they run when named
 
 Builder = Callable[[Case, int | None], Problem]
 
@@ -59,6 +69,7 @@ BUILDERS: dict[tuple[str, ...], Builder] = {
     ("conv1d", "update"): suite_conv1d.update,
     ("conv1d", "dense"): suite_conv1d.dense,
     ("conv1d", "dense-backward"): suite_conv1d.dense_backward,
+    ("layouts",): suite_layouts.layout,
     ("matmul",): suite_matmul.matmul,
     ("matmul", "backward"): suite_matmul.matmul_backward,
     ("matmul", "bf16", "bmm"): suite_matmul.bmm,
@@ -79,9 +90,11 @@ def suite_of(case_id: str) -> str:
     return SUITE_OF[case_id.split("/")[0]]
 
 
-def of_suite(suite: str, cases: Iterable[Case] | None = None) -> list[Case]:
-    """The cases of one suite."""
-    return [c for c in (load_cases() if cases is None else cases) if suite_of(c.id) == suite]
+def of_suite(suite: str) -> list[Case]:
+    """The cases of one suite, or of one sweep."""
+    if suite in SWEEPS:
+        return list(SWEEPS[suite]())
+    return [c for c in load_cases() if suite_of(c.id) == suite]
 
 
 def build(case: Case, limit: int | None = None) -> Problem:

@@ -19,25 +19,33 @@ PRODUCTS = {
 
 
 class Copier:
-    """A plain copy that moves as many bytes as a case: half read, half written.
+    """Plain copies that each move as many bytes as a case: half read, half written.
 
     `Tensor.copy_` between contiguous uint8 tensors is cudaMemcpyAsync, device to device; on the
     CPU it is a memcpy. It is never an op of this library.
     """
 
+    ALIGNMENT = 512  # bytes; as PyTorch's allocator
+
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._source = self._target = torch.empty(0, dtype=torch.uint8, device=device)
 
-    def call(self, moved: int) -> Call:
+    def call(self, moved: int, repeats: int = 1) -> Call:
+        """`repeats` copies of `moved` bytes, each between memory of its own."""
         half = (moved + 1) // 2
-        if half > self._source.numel():
-            self._source = torch.randint(256, (half,), dtype=torch.uint8, device=self._device)
+        room = -(-half // self.ALIGNMENT) * self.ALIGNMENT
+        if room * repeats > self._source.numel():
+            size = (room * repeats,)
+            self._source = torch.randint(256, size, dtype=torch.uint8, device=self._device)
             self._target = torch.empty_like(self._source)
-        source, target = self._source[:half], self._target[:half]
+        pairs = [
+            (self._target[start : start + half], self._source[start : start + half])
+            for start in range(0, room * repeats, room)
+        ]
 
-        def copy() -> Tensor:
-            return target.copy_(source)
+        def copy() -> tuple[Tensor, ...]:
+            return tuple(target.copy_(source) for target, source in pairs)
 
         return copy
 

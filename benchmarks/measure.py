@@ -169,20 +169,26 @@ class _Run:
         floors = self._floor_calls()
         calls = {"ours": self.work.ours, **self.peers, **floors}
         estimates = {name: clock.estimate(call) for name, call in calls.items()}
-        samples = clock.rounds(calls, estimates, self.options.seconds)
+        repeats = self.problem.repeats
+        samples = {
+            name: [ms / repeats for ms in values]
+            for name, values in clock.rounds(calls, estimates, self.options.seconds).items()
+        }
         row = self._row(samples, floors)
         ours: Mapping[str, Estimate] = {"ours": estimates["ours"]}
-        row["warm_ms"] = _rounded(clock.warm(self.work.ours, estimates["ours"]))
+        row["warm_ms"] = _rounded(clock.warm(self.work.ours, estimates["ours"]) / repeats)
         rounds = HOST_ROUNDS if estimates["ours"].ms < SLOW_MS else 1
         host = clock.host({"ours": self.work.ours}, ours, rounds)["ours"]
-        row["cpu_us"] = _rounded(summarize(host).median)
+        row["cpu_us"] = _rounded(summarize(host).median / repeats)
+        if repeats > 1:
+            row["repeats"] = repeats
         return row
 
     def _floor_calls(self) -> dict[str, Call]:
         """Calls named copy_ms, read_ms and probe_ms, as far as the case and the device have them."""
         calls: dict[str, Call] = {}
         if self.problem.bytes is not None:
-            calls["copy_ms"] = self.bench.copier.call(self.problem.bytes)
+            calls["copy_ms"] = self.bench.copier.call(self.problem.bytes, self.problem.repeats)
         if self.bench.reads:
             try:
                 calls |= self._read_calls()
@@ -236,8 +242,12 @@ class _Run:
         return _rounded(max(known)) if known else None
 
     def _ratios(self, samples: dict[str, list[float]]) -> dict[str, list[float]]:
-        """[median, spread] of their time over ours, round by round: above 1 ours is sooner."""
+        """[median, spread] of their time over ours, round by round: above 1 ours is sooner.
+
+        A goal vs_<peer> has the ratio to that peer beside the one to the fastest.
+        """
         others = {"vs_copy": "copy_ms", "vs_read": "read_ms"}
+        others |= {f"vs_{name}": name for name in self.peers if f"vs_{name}" in self.case.goal}
         if self.peers:
             others["vs_peer"] = min(self.peers, key=lambda n: summarize(samples[n]).median)
         ratios = {}

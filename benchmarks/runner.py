@@ -16,15 +16,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import torch_memops
 
-from . import environment, report
-from .cases import SUITES, build, of_suite
+from . import environment, report, sweep
+from .cases import SUITES, SWEEPS, build, of_suite
 from .measure import Bench, Options
 from .results import PARTIAL, RESULTS, Results, ResultsError, compare
 from .tables import line, moves_table, suite_table
 from .workload import PEER_GROUPS, Case
 
 DEFAULT_PEERS = tuple(group for group in PEER_GROUPS if group != "compile")
-SECONDS, QUICK_SECONDS = 0.5, 0.05
+SECONDS, SWEEP_SECONDS, QUICK_SECONDS = 0.5, 0.2, 0.05
 CPU_LIMIT, QUICK_CPU_LIMIT = 2**20, 2**14
 TABLE_WIDTH = 200  # where the output is no terminal
 
@@ -34,7 +34,7 @@ class Plan:
     """What one invocation measures, and for how long."""
 
     cases: dict[str, list[Case]]
-    options: Options
+    options: dict[str, Options]
     limit: int | None
     deadline: float | None
     commit: str | None
@@ -66,7 +66,7 @@ def run_suite(suite: str, plan: Plan, bench: Bench, console: Console) -> tuple[R
             if plan.deadline is not None and started + longest > plan.deadline:
                 break
             progress.update(task, description=case.id)
-            row = bench.measure(case, build(case, plan.limit), plan.options)
+            row = bench.measure(case, build(case, plan.limit), plan.options[suite])
             results.cases.append(row)
             results.left_out.remove(case.id)
             about["peak_tflops"] = {n: round(rate, 1) for n, rate in bench.peaks.tflops.items()}
@@ -97,9 +97,10 @@ def _peers(context: click.Context, parameter: click.Parameter, value: str) -> fr
 
 
 def _suites(context: click.Context, parameter: click.Parameter, value: Sequence[str]) -> list[str]:
-    unknown = [name for name in value if name not in SUITES]
+    known = [*SUITES, *SWEEPS]
+    unknown = [name for name in value if name not in known]
     if unknown:
-        raise click.BadParameter(f"unknown: {', '.join(unknown)}; known: {', '.join(SUITES)}")
+        raise click.BadParameter(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
     return list(dict.fromkeys(value)) or list(SUITES)
 
 
@@ -126,6 +127,11 @@ def _device(name: str | None) -> torch.device:
     if name is None:
         name = "cuda" if torch_memops.cuda_available() else "cpu"
     return torch.device(name)
+
+
+def _seconds(suite: str, quick: bool) -> float:
+    """Of rounds a case."""
+    return QUICK_SECONDS if quick else SWEEP_SECONDS if suite in SWEEPS else SECONDS
 
 
 def _earlier(path: Path | None, suites: Sequence[str]) -> dict[str, Results]:
@@ -206,7 +212,10 @@ def bench(
     listing: bool,
     update_readme: bool,
 ) -> None:
-    """Time the ops beside their peers: copy, gather, conv1d, matmul (default: all four)."""
+    """Time the ops beside their peers: copy, gather, conv1d, matmul (default: all four).
+
+    The suite layouts, a sweep of generated layouts, runs when it is named.
+    """
     if update_readme:
         _update_readme()
         return
@@ -220,7 +229,7 @@ def bench(
     target = _device(device)
     plan = Plan(
         cases=chosen,
-        options=Options(QUICK_SECONDS if quick else SECONDS, peers),
+        options={suite: Options(_seconds(suite, quick), peers) for suite in chosen},
         limit=None if target.type == "cuda" else QUICK_CPU_LIMIT if quick else CPU_LIMIT,
         deadline=None if time_budget is None else time.monotonic() + time_budget,
         commit=commit,
@@ -245,6 +254,9 @@ def _run(plan: Plan, device: torch.device, earlier: dict[str, Results]) -> bool:
         if results.cases:
             console.print(suite_table(suite, results, cases))
             _say(console, f"written: {path}")
+            if suite in SWEEPS and results.environment["gpu"]:
+                for text in sweep.summary(results, cases):
+                    _say(console, text)
         if suite in earlier:
             moves = compare(earlier[suite], results, [case.id for case in cases])
             console.print(moves_table(f"{suite}: moved beyond the spread", moves))

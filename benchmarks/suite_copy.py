@@ -12,6 +12,7 @@ import torch_memops as memops
 
 from .workload import (
     DTYPES,
+    SECTOR,
     Case,
     Check,
     Data,
@@ -25,8 +26,6 @@ from .workload import (
     parse_sizes,
     shrink,
 )
-
-SECTOR = 32  # bytes: the least that the memory system moves
 
 
 def _clone(x: Tensor) -> Tensor:

@@ -27,7 +27,10 @@ DTYPES = {
     "f32": torch.float32,
     "f64": torch.float64,
     "u8": torch.uint8,
+    "i64": torch.int64,
+    "c128": torch.complex128,
 }
+SECTOR = 32  # bytes: the least that the memory system moves
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class Problem:
-    """A case at one size, before any memory is allocated. `peak` names the unit that computes it."""
+    """A case at one size, before any memory is allocated.
+
+    `peak` names the unit that computes it. `repeats`: how often a call, ours or a peer's, does the
+    case, each time on other memory; `bytes` and `flops` are those of once.
+    """
 
     bytes: int | None
     flops: int | None
@@ -140,6 +147,7 @@ class Problem:
     peak: str | None = None
     settings: Settings = Settings()
     overhead: bool = False
+    repeats: int = 1
 
 
 def first(out: Output) -> Tensor:
@@ -246,10 +254,16 @@ class Data:
         self.generator = torch.Generator(device).manual_seed(zlib.crc32(case.id.encode()))
 
     def normal(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Standard normal values; uint8: uniform over all 256."""
-        if dtype == torch.uint8:
+        """Standard normal values; integers: uniform over all but the largest, uint8 over all 256."""
+        if not dtype.is_floating_point and not dtype.is_complex:
+            least, largest = torch.iinfo(dtype).min, torch.iinfo(dtype).max
             return torch.randint(
-                256, shape, dtype=dtype, device=self.device, generator=self.generator
+                least,
+                256 if dtype == torch.uint8 else largest,
+                shape,
+                dtype=dtype,
+                device=self.device,
+                generator=self.generator,
             )
         return torch.randn(shape, dtype=dtype, device=self.device, generator=self.generator)
 
