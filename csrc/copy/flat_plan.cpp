@@ -6,8 +6,9 @@
 namespace memops {
 namespace {
 
-// Runs shorter than this leave most 16-byte accesses partial.
+// Shorter runs leave too many 16-byte accesses partial, where they lie between boundaries.
 constexpr std::int64_t kShortestRunBytes = 64;
+constexpr std::int64_t kShortestUnalignedRunBytes = 512;
 
 }  // namespace
 
@@ -26,8 +27,8 @@ std::optional<RowsCopy> rows_copy(const CopyLayout& layout) {
   const CopyDimension& run = dims.back();
   if (run.dst_stride != 1 || run.src_stride != 1) return std::nullopt;
   const std::int64_t bytes = run.size * layout.element_bytes;
-  if (bytes < kShortestRunBytes) return std::nullopt;
   const bool aligned = layout.element_bytes == kVectorBytes;
+  if (bytes < (aligned ? kShortestRunBytes : kShortestUnalignedRunBytes)) return std::nullopt;
   // A row that begins between boundaries touches one vector more.
   const std::int64_t vectors = ceil_div(aligned ? bytes : bytes + kVectorBytes - 1, kVectorBytes);
   return RowsCopy{bytes, vectors, aligned, {dims.begin(), dims.end() - 1}};

@@ -18,16 +18,17 @@ std::optional<FieldsCopy> fields_copy(const CopyLayout& layout, std::uint64_t ds
                                       std::uint64_t src_address);
 
 /// Where runs of both views that share no dimension fill a tile.
-std::optional<TileCopy> tile_copy(const CopyLayout& layout, std::uint64_t src_address);
+std::optional<TileCopy> tile_copy(const CopyLayout& layout, std::uint64_t dst_address,
+                                  std::uint64_t src_address);
 
-/// Where the runs of both views fit a box in shared memory.
+/// Boxes of any layout of not too many dimensions.
 std::optional<BoxCopy> box_copy(const CopyLayout& layout);
 
 std::int64_t blocks_of(const FlatCopy& copy);
 std::int64_t blocks_of(const RowsCopy& copy);
 std::int64_t blocks_of(const FieldsCopy& copy, int element_bytes);
 std::int64_t blocks_of(const TileCopy& copy);
-std::int64_t blocks_of(const BoxCopy& copy);
+std::int64_t blocks_of(const BoxCopy& copy, const DeviceFacts& device);
 
 /// The share of a tile's threads that have an element, on average.
 double filled(const TileCopy& copy);

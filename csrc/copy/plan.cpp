@@ -62,7 +62,7 @@ std::vector<CopyPiece> split_copy(CopyProblem problem) {
   return pieces;
 }
 
-CopyPlan plan_copy(const CopyProblem& problem, const DeviceFacts&) {
+CopyPlan plan_copy(const CopyProblem& problem, const DeviceFacts& device) {
   if (one_run(problem.layout)) {
     const FlatCopy flat = flat_copy(problem.layout.elements() * problem.layout.element_bytes,
                                     problem.dst_address, problem.src_address);
@@ -78,22 +78,20 @@ CopyPlan plan_copy(const CopyProblem& problem, const DeviceFacts&) {
     return {*fields, layout, blocks_of(*fields, layout.element_bytes),
             "structures of a few fields against planes: turned in registers"};
   }
-  const auto tile = tile_copy(layout, problem.src_address);
+  const auto tile = tile_copy(layout, problem.dst_address, problem.src_address);
   if (tile && filled(*tile) >= kFullTile) {
     return {*tile, layout, blocks_of(*tile),
             "the views are contiguous along different dimensions: tiles keep both sides coalesced"};
   }
-  if (const auto box = box_copy(layout)) {
-    return {*box, layout, blocks_of(*box),
-            "contiguous runs are short or share dimensions: boxes keep both sides coalesced"};
-  }
-  if (tile) {
-    return {*tile, layout, blocks_of(*tile),
-            "the views are contiguous along different dimensions, too long for a box"};
+  if (layout.dimensions.size() > 1) {
+    if (const auto box = box_copy(layout)) {
+      return {*box, layout, blocks_of(*box, device),
+              "runs are short, share dimensions or lie between 16-byte boundaries"};
+    }
   }
   return {StridedCopy{offsets_pass_31_bits(layout)}, layout,
           ceil_div<std::int64_t>(layout.elements(), kStridedElements * kCopyThreads),
-          "a view has no contiguous run"};
+          "one dimension with gaps, or too many dimensions for a box"};
 }
 
 const char* name(const CopyPlan::Kernel& kernel) {

@@ -25,6 +25,14 @@ constexpr int kFieldsThreads = 128;
 constexpr std::int64_t kVectorBytes = 16;  // the widest access of a thread
 constexpr int kStridedElements = 4;        // of a thread
 constexpr int kMostFields = 16;
+constexpr int kBoxThreads = 512;
+constexpr int kBoxBlocks = 2;  // of a multiprocessor
+constexpr int kMostBoxDimensions = 6;
+
+/// Elements of a box, or words of four bytes where elements are shorter: 16 KB.
+constexpr int box_items(int element_bytes) {
+  return (16 << 10) / (element_bytes < 4 ? 4 : element_bytes);
+}
 constexpr int kMostRunDimensions = 3;
 constexpr int kMostBatchDimensions = 6;
 
@@ -35,8 +43,7 @@ struct TileShape {
   int threads;
 };
 constexpr TileShape tile_shape(int element_bytes) {
-  return element_bytes <= 2 ? TileShape{128, 128 / element_bytes, 256}
-                            : TileShape{64, 256 / element_bytes, 256};
+  return element_bytes == 1 ? TileShape{128, 128, 256} : TileShape{64, 256 / element_bytes, 256};
 }
 
 /// Both views are one run of bytes.
@@ -63,7 +70,8 @@ struct TileCopy {
   std::vector<CopyDimension> batch;  // outermost first
   std::int64_t tile_x;
   std::int64_t tile_y;
-  std::int64_t load_bytes;  // what one access reads: 16 where every run of the source allows it
+  bool aligned_loads;   // every run of the source begins on a 16-byte boundary
+  bool aligned_stores;  // every run of the destination is whole vectors on such boundaries
 };
 
 /// Structures of a few fields to planes, or planes to structures; every run begins on a 16-byte
@@ -78,25 +86,21 @@ struct FieldsCopy {
 
 MEMOPS_API std::int64_t blocks_per_batch(const FieldsCopy& copy, int element_bytes);
 
-/// Runs that share dimensions, or are short: a box that holds a run of each, through shared memory.
-/// The outermost dimension of each run is cut into tiles, the others are whole.
+/// Boxes that are long in both views, read in the source's order into shared memory and written in
+/// the destination's.
 struct BoxCopy {
   struct Part {
     CopyDimension dimension;
-    std::int64_t tile;        // elements of this dimension in one box
-    std::int64_t box_stride;  // bytes in shared memory
+    std::int64_t tile;  // elements of this dimension in one box
   };
-  std::vector<Part> parts;   // the box's dimensions, innermost of the source first
-  std::vector<int> src_run;  // indices into parts, innermost first: what a load row holds
-  std::vector<int> src_rows;
-  std::vector<int> dst_run;
-  std::vector<int> dst_rows;
-  std::vector<CopyDimension> batch;  // outermost first
-  std::int64_t row_bytes;            // from one load row to the next in shared memory
-  std::int64_t load_rows;
-  bool skewed;  // one unit of padding every 128 bytes instead of padded rows
+  std::vector<Part> src_order;       // the box's dimensions, nearest elements of the source first
+  std::vector<Part> dst_order;       // the same, of the destination
+  std::vector<CopyDimension> batch;  // the dimensions of which a box has one index, outermost first
+  std::int64_t elements;             // of a box
+  std::int64_t src_run;              // of these the source holds so many in one run
+  std::int64_t dst_run;
 
-  MEMOPS_API std::int64_t shared_bytes() const;
+  MEMOPS_API std::int64_t boxes() const;
 };
 
 /// One element a thread and step, any strides.

@@ -10,12 +10,6 @@ std::vector<std::int64_t> sizes_of(const Run& run) {
   return sizes;
 }
 
-std::vector<std::int64_t> tiles_of(const BoxCopy& copy, const std::vector<int>& parts) {
-  std::vector<std::int64_t> tiles;
-  for (const int part : parts) tiles.push_back(copy.parts[part].tile);
-  return tiles;
-}
-
 }  // namespace
 
 void add_facts(const FlatCopy& copy, PlanReport& report) {
@@ -31,13 +25,8 @@ void add_facts(const TileCopy& copy, PlanReport& report) {
   report.facts.emplace_back("dst_run", sizes_of(copy.x));
   report.facts.emplace_back("src_run", sizes_of(copy.y));
   report.facts.emplace_back("tile", std::vector{copy.tile_x, copy.tile_y});
-  report.facts.emplace_back("load_bytes", copy.load_bytes);
-}
-
-void add_facts(const BoxCopy& copy, PlanReport& report) {
-  report.facts.emplace_back("dst_run", tiles_of(copy, copy.dst_run));
-  report.facts.emplace_back("src_run", tiles_of(copy, copy.src_run));
-  report.facts.emplace_back("shared_bytes", copy.shared_bytes());
+  report.facts.emplace_back("aligned_loads", std::int64_t{copy.aligned_loads});
+  report.facts.emplace_back("aligned_stores", std::int64_t{copy.aligned_stores});
 }
 
 void add_facts(const StridedCopy& copy, PlanReport& report) {

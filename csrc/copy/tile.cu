@@ -2,6 +2,7 @@
 #include <cuda_pipeline_primitives.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "common/cuda/element_width.h"
 #include "common/cuda/launch.h"
@@ -37,6 +38,9 @@ struct Tile {
   static constexpr int kVector = kVectorBytes / sizeof(Element);
   static constexpr int kRowBytes = kShape.y * sizeof(Element);
   static constexpr int kBytes = kShape.x * kRowBytes;
+  static constexpr int kChunks = kRowBytes / kVectorBytes;   // of a row
+  static constexpr int kVectors = kShape.x / kVector;        // of a row of the destination
+  static constexpr int kTurnedBytes = kShape.x * sizeof(Element) + kVectorBytes;
   static constexpr int kSwizzle = kRowBytes < 128 ? kRowBytes / kVectorBytes : 8;
 
   static __device__ int offset(int row, int byte) {
@@ -45,107 +49,163 @@ struct Tile {
   }
 };
 
-/// Whole rows of words, none of which comes near the end of the source's run.
+/// Chunks of rows that begin anywhere: aligned words, shifted together.
 template <class T>
-__device__ void load_inner_words(unsigned char* tile, const TileArguments& a, const char* src,
-                                 std::uint32_t x0, int byte) {
-  constexpr int kRowsAtOnce = T::kShape.threads / (T::kRowBytes / 4);
-  constexpr int kRowsOfThread = T::kShape.x / kRowsAtOnce;
-  constexpr int kBatch = kRowsOfThread < 8 ? kRowsOfThread : 8;  // loads in flight
-  static_assert(T::kShape.x % (kRowsAtOnce * kBatch) == 0);
-#pragma unroll 1
-  for (int row = threadIdx.x / (T::kRowBytes / 4); row < T::kShape.x; row += kBatch * kRowsAtOnce) {
-    std::uint32_t low[kBatch], high[kBatch];
-    unsigned shift[kBatch];
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const auto at =
-          reinterpret_cast<std::uintptr_t>(src + a.src_of_x(x0 + row + i * kRowsAtOnce));
-      const auto* const words = reinterpret_cast<const std::uint32_t*>(at & ~std::uintptr_t{3});
-      shift[i] = 8 * (at & 3);
-      low[i] = __ldg(words);
-      high[i] = __ldg(words + 1);
+__device__ void load_shifted(unsigned char* tile, const TileArguments& a, const char* src,
+                             std::uint32_t x0, std::int64_t row_bytes, int byte) {
+  constexpr int kRowsAtOnce = T::kShape.threads / T::kChunks;
+#pragma unroll 2
+  for (int row = threadIdx.x / T::kChunks; row < T::kShape.x; row += kRowsAtOnce) {
+    if (x0 + row >= a.x_size) break;
+    const char* const from = src + a.src_of_x(x0 + row);
+    uint4 chunk;
+    if (row_bytes >= kVectorBytes + 4) {
+      chunk = load_vector(from);
+    } else {
+      std::uint32_t words[4] = {};
+      for (int w = 0; w < 4 && 4 * w < row_bytes; ++w) {
+        words[w] = load_word(from + 4 * w, from + row_bytes);
+      }
+      chunk = {words[0], words[1], words[2], words[3]};
     }
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      *reinterpret_cast<std::uint32_t*>(tile + T::offset(row + i * kRowsAtOnce, byte)) =
-          __funnelshift_r(low[i], high[i], shift[i]);
-    }
+    *reinterpret_cast<uint4*>(tile + T::offset(row, byte)) = chunk;
   }
 }
 
-template <class T, int kLoadBytes>
+template <class T, bool kAlignedLoads>
 __device__ void load_tile(unsigned char* tile, const TileArguments& a, const char* src,
                           std::uint32_t x0, std::uint32_t y0) {
-  using Element = typename T::Element;
-  constexpr bool kWords = sizeof(Element) < 4 && kLoadBytes == 4;
-  constexpr int kParts = T::kRowBytes / kLoadBytes;
-  constexpr int kRowsAtOnce = T::kShape.threads / kParts;
-  const int byte = threadIdx.x % kParts * kLoadBytes;
-  const std::int64_t bytes = (std::int64_t{a.y_size} - y0) * sizeof(Element) - byte;
-  src += std::int64_t{y0} * sizeof(Element) + byte;
-  if constexpr (kWords) {
-    if (x0 + T::kShape.x <= a.x_size && bytes + byte >= T::kRowBytes + 8) {
-      return load_inner_words<T>(tile, a, src, x0, byte);
-    }
-  }
-  if (bytes <= 0) return;
+  constexpr int kRowsAtOnce = T::kShape.threads / T::kChunks;
+  const int byte = threadIdx.x % T::kChunks * static_cast<int>(kVectorBytes);
+  // What there is of the rows from this thread's chunk on.
+  const std::int64_t row_bytes =
+      (std::int64_t{a.y_size} - y0) * sizeof(typename T::Element) - byte;
+  if (row_bytes <= 0) return;
+  src += std::int64_t{y0} * sizeof(typename T::Element) + byte;
+  if constexpr (kAlignedLoads) {
+    const auto missing = static_cast<std::size_t>(max(std::int64_t{0}, kVectorBytes - row_bytes));
 #pragma unroll 4
-  for (int row = threadIdx.x / kParts; row < T::kShape.x; row += kRowsAtOnce) {
-    if (x0 + row >= a.x_size) break;
-    unsigned char* const to = tile + T::offset(row, byte);
-    const char* const from = src + a.src_of_x(x0 + row);
-    if constexpr (kWords) {
-      *reinterpret_cast<std::uint32_t*>(to) = load_word(from, from + bytes);
-    } else {
-      const auto missing = static_cast<std::size_t>(max(std::int64_t{0}, kLoadBytes - bytes));
-      __pipeline_memcpy_async(to, from, kLoadBytes, missing);
+    for (int row = threadIdx.x / T::kChunks; row < T::kShape.x; row += kRowsAtOnce) {
+      if (x0 + row >= a.x_size) break;
+      __pipeline_memcpy_async(tile + T::offset(row, byte), src + a.src_of_x(x0 + row), kVectorBytes,
+                              missing);
     }
+  } else {
+    load_shifted<T>(tile, a, src, x0, row_bytes, byte);
   }
 }
 
-template <class T>
-__device__ void store_tile(const unsigned char* tile, const TileArguments& a, char* dst,
-                           std::uint32_t x0, std::uint32_t y0) {
+/// Words of 4-byte rows of a square of bytes or of 2-byte elements, turned.
+template <int kSide>
+__device__ void turn(std::uint32_t (&w)[kSide]) {
+  if constexpr (kSide == 2) {
+    const std::uint32_t low = __byte_perm(w[0], w[1], 0x5410);
+    w[1] = __byte_perm(w[0], w[1], 0x7632);
+    w[0] = low;
+  } else if constexpr (kSide == 4) {
+    const std::uint32_t a = __byte_perm(w[0], w[1], 0x5140);
+    const std::uint32_t b = __byte_perm(w[2], w[3], 0x5140);
+    const std::uint32_t c = __byte_perm(w[0], w[1], 0x7362);
+    const std::uint32_t d = __byte_perm(w[2], w[3], 0x7362);
+    w[0] = __byte_perm(a, b, 0x5410);
+    w[1] = __byte_perm(a, b, 0x7632);
+    w[2] = __byte_perm(c, d, 0x5410);
+    w[3] = __byte_perm(c, d, 0x7632);
+  }
+}
+
+/// Turns the tile: 16 bytes along x for each of the y that a word of the source holds (one, for
+/// elements of 4 bytes and more). `store(x, y, vector)` takes them, positions within the tile.
+template <class T, class Store>
+__device__ void turn_tile(const unsigned char* tile, Store store) {
   using Element = typename T::Element;
-  constexpr int kVectors = T::kShape.x / T::kVector;  // of a row of the destination
-  const int width = static_cast<int>(min(a.x_size - x0, static_cast<std::uint32_t>(T::kShape.x)));
+  constexpr int kSide = sizeof(Element) < 4 ? 4 / sizeof(Element) : 1;
+  constexpr int kGroups = T::kShape.y / kSide;
+  using Piece = std::conditional_t<kSide == 1, Element, std::uint32_t>;
 #pragma unroll
-  for (int item = threadIdx.x; item < T::kShape.y * kVectors; item += T::kShape.threads) {
+  for (int item = threadIdx.x; item < kGroups * T::kVectors; item += T::kShape.threads) {
     // A warp takes eight neighbouring vectors of four neighbouring rows: lines of 128 bytes.
-    const int y = item / 8 % T::kShape.y;
-    const int vector = item % 8 + item / (8 * T::kShape.y) * 8;
-    if (y0 + y >= a.y_size) continue;
-    char* const row = dst + a.dst_of_y(y0 + y) + std::int64_t{x0} * sizeof(Element);
-    // Elements before the row's first 16-byte boundary.
-    const int head = static_cast<int>((-reinterpret_cast<std::uintptr_t>(row) % kVectorBytes) /
-                                      sizeof(Element));
-    const int first = head + vector * T::kVector;
-    const int byte = y * sizeof(Element);
-    if (first + T::kVector <= width) {
-      alignas(kVectorBytes) Element values[T::kVector];
-      const unsigned char* const low = tile + T::offset(vector * T::kVector, byte) + head * T::kRowBytes;
-      const unsigned char* const high =
-          tile + T::offset((vector + 1) * T::kVector, byte) + (head - T::kVector) * T::kRowBytes;
+    const int y = item / 8 % kGroups * kSide;
+    const int x = (item % 8 + item / (8 * kGroups) * 8) * T::kVector;
+    alignas(kVectorBytes) Piece pieces[T::kVector];
+    const unsigned char* const from = tile + T::offset(x, y * sizeof(Element));
 #pragma unroll
-      for (int k = 0; k < T::kVector; ++k) {
-        const unsigned char* const from = k < T::kVector - head ? low : high;
-        values[k] = *reinterpret_cast<const Element*>(from + k * T::kRowBytes);
-      }
-      *reinterpret_cast<uint4*>(row + first * sizeof(Element)) =
-          *reinterpret_cast<const uint4*>(values);
+    for (int k = 0; k < T::kVector; ++k) {
+      pieces[k] = *reinterpret_cast<const Piece*>(from + k * T::kRowBytes);
     }
-    // The row's elements before its first and behind its last whole vector.
-    const int whole = max(0, width - head) / T::kVector * T::kVector;
-    for (int i = vector; i < width - whole; i += kVectors) {
-      const int x = i < head ? i : i + whole;
-      reinterpret_cast<Element*>(row)[x] =
-          *reinterpret_cast<const Element*>(tile + T::offset(x, byte));
+    if constexpr (kSide == 1) {
+      store(x, y, *reinterpret_cast<const uint4*>(pieces));
+    } else {
+      std::uint32_t rows[kSide][4];
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        std::uint32_t square[kSide];
+#pragma unroll
+        for (int k = 0; k < kSide; ++k) square[k] = pieces[w * kSide + k];
+        turn(square);
+#pragma unroll
+        for (int k = 0; k < kSide; ++k) rows[k][w] = square[k];
+      }
+#pragma unroll
+      for (int k = 0; k < kSide; ++k) {
+        store(x, y + k, uint4{rows[k][0], rows[k][1], rows[k][2], rows[k][3]});
+      }
     }
   }
 }
 
-template <class T, int kLoadBytes>
+/// Rows of the destination that are whole vectors on 16-byte boundaries.
+template <class T>
+__device__ void store_aligned(const unsigned char* tile, const TileArguments& a, char* dst,
+                              std::uint32_t x0, std::uint32_t y0) {
+  turn_tile<T>(tile, [&](int x, int y, const uint4& vector) {
+    if (x0 + x >= a.x_size || y0 + y >= a.y_size) return;
+    char* const to = dst + a.dst_of_y(y0 + y) + std::int64_t{x0 + x} * sizeof(typename T::Element);
+    *reinterpret_cast<uint4*>(to) = vector;
+  });
+}
+
+/// Rows of the destination that begin anywhere: turned in shared memory, then written in vectors on
+/// the destination's boundaries, and in elements before the first and behind the last.
+template <class T>
+__device__ void store_shifted(const unsigned char* tile, unsigned char* turned,
+                              const TileArguments& a, char* dst, std::uint32_t x0,
+                              std::uint32_t y0) {
+  using Element = typename T::Element;
+  constexpr int kBytes = sizeof(Element);
+  turn_tile<T>(tile, [&](int x, int y, const uint4& vector) {
+    *reinterpret_cast<uint4*>(turned + y * T::kTurnedBytes + x * kBytes) = vector;
+  });
+  __syncthreads();
+  const int width = static_cast<int>(min(a.x_size - x0, static_cast<std::uint32_t>(T::kShape.x))) *
+                    kBytes;
+#pragma unroll 2
+  for (int item = threadIdx.x; item < T::kShape.y * T::kVectors; item += T::kShape.threads) {
+    const int vector = item % T::kVectors;
+    const int y = item / T::kVectors;
+    if (y0 + y >= a.y_size) break;
+    char* const row = dst + a.dst_of_y(y0 + y) + std::int64_t{x0} * kBytes;
+    const unsigned char* const from = turned + y * T::kTurnedBytes;
+    const int head = static_cast<int>(-reinterpret_cast<std::uintptr_t>(row) % kVectorBytes);
+    const int first = head + vector * static_cast<int>(kVectorBytes);
+    if (first + kVectorBytes <= width) {
+      const auto* const words = reinterpret_cast<const std::uint32_t*>(from) + first / 4;
+      const unsigned shift = 8 * (first % 4);
+      *reinterpret_cast<uint4*>(row + first) = {__funnelshift_r(words[0], words[1], shift),
+                                                __funnelshift_r(words[1], words[2], shift),
+                                                __funnelshift_r(words[2], words[3], shift),
+                                                __funnelshift_r(words[3], words[4], shift)};
+    }
+    const int whole = max(0, width - head) / static_cast<int>(kVectorBytes) *
+                      static_cast<int>(kVectorBytes);
+    for (int b = vector * kBytes; b < width - whole; b += T::kVectors * kBytes) {
+      const int at = b < head ? b : b + whole;
+      *reinterpret_cast<Element*>(row + at) = *reinterpret_cast<const Element*>(from + at);
+    }
+  }
+}
+
+template <class T, bool kAlignedLoads, bool kAlignedStores>
 __global__ void __launch_bounds__(T::kShape.threads)
     copy_tile_kernel(const __grid_constant__ TileArguments a) {
   __shared__ alignas(128) unsigned char tile[T::kBytes];
@@ -154,11 +214,24 @@ __global__ void __launch_bounds__(T::kShape.threads)
   const auto base = offsets_of<std::int64_t>(a.batch, batch);
   const std::uint32_t x0 = x_tile * T::kShape.x;
   const std::uint32_t y0 = y_tile * T::kShape.y;
-  load_tile<T, kLoadBytes>(tile, a, a.src + base.src, x0, y0);
+  load_tile<T, kAlignedLoads>(tile, a, a.src + base.src, x0, y0);
   __pipeline_commit();
   __pipeline_wait_prior(0);
   __syncthreads();
-  store_tile<T>(tile, a, a.dst + base.dst, x0, y0);
+  if constexpr (kAlignedStores) {
+    store_aligned<T>(tile, a, a.dst + base.dst, x0, y0);
+  } else {
+    __shared__ alignas(16) unsigned char turned[T::kShape.y * T::kTurnedBytes];
+    store_shifted<T>(tile, turned, a, a.dst + base.dst, x0, y0);
+  }
+}
+
+template <class T>
+auto kernel_for(const TileCopy& copy) {
+  if (copy.aligned_stores) {
+    return copy.aligned_loads ? copy_tile_kernel<T, true, true> : copy_tile_kernel<T, false, true>;
+  }
+  return copy.aligned_loads ? copy_tile_kernel<T, true, false> : copy_tile_kernel<T, false, false>;
 }
 
 AxisOffsets far_offsets(const Run& run, std::int64_t CopyDimension::*stride, int element_bytes) {
@@ -189,9 +262,7 @@ void launch(const TileCopy& copy, const CopyPlan& plan, const CopyParams& params
   by_element_width(bytes, [&](auto element) {
     using Element = decltype(element);
     using T = Tile<Element, tile_shape(sizeof(Element))>;
-    constexpr int kNarrow = sizeof(Element) < 4 ? 4 : sizeof(Element);
-    const auto kernel = copy.load_bytes == kVectorBytes ? copy_tile_kernel<T, kVectorBytes>
-                                                        : copy_tile_kernel<T, kNarrow>;
+    const auto kernel = kernel_for<T>(copy);
     kernel<<<grid, T::kShape.threads, 0, stream>>>(arguments);
   });
 }

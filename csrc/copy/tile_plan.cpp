@@ -22,7 +22,8 @@ double filled(std::int64_t size, std::int64_t tile) {
 
 }  // namespace
 
-std::optional<TileCopy> tile_copy(const CopyLayout& layout, std::uint64_t src_address) {
+std::optional<TileCopy> tile_copy(const CopyLayout& layout, std::uint64_t dst_address,
+                                  std::uint64_t src_address) {
   const auto& dims = layout.dimensions;
   const TileShape shape = tile_shape(layout.element_bytes);
   RunGrowth x(dims, &CopyDimension::dst_stride);
@@ -47,14 +48,19 @@ std::optional<TileCopy> tile_copy(const CopyLayout& layout, std::uint64_t src_ad
   TileCopy copy{};
   copy.tile_x = shape.x;
   copy.tile_y = shape.y;
-  bool aligned = src_address % kVectorBytes == 0;
+  const auto on_vector = [&](std::int64_t elements) {
+    return elements * layout.element_bytes % kVectorBytes == 0;
+  };
+  copy.aligned_loads = src_address % kVectorBytes == 0;
+  copy.aligned_stores = dst_address % kVectorBytes == 0;
   for (const int i : x.indices()) copy.x.push_back(dims[i]);
   for (const int i : y.indices()) copy.y.push_back(dims[i]);
   for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
     if (!x.holds(i) && !y.holds(i)) copy.batch.push_back(dims[i]);
-    aligned &= y.holds(i) || dims[i].src_stride * layout.element_bytes % kVectorBytes == 0;
+    copy.aligned_loads &= y.holds(i) || on_vector(dims[i].src_stride);
+    copy.aligned_stores &= x.holds(i) || on_vector(dims[i].dst_stride);
   }
-  copy.load_bytes = aligned ? kVectorBytes : std::max(4, layout.element_bytes);
+  copy.aligned_stores &= on_vector(x.elements());
   if (static_cast<int>(copy.batch.size()) > kMostBatchDimensions) return std::nullopt;
   return copy;
 }

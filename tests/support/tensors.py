@@ -87,16 +87,22 @@ def strides_for(shape: Sequence[int], layout: str) -> tuple[tuple[int, ...], int
     return tuple(strides), offset
 
 
+def poison(tensor: Tensor) -> None:
+    """Fill the whole storage, the gaps of the tensor too."""
+    storage = tensor.untyped_storage()
+    torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage).fill_(POISON_BYTE)
+
+
 def lay_out(values: Tensor, layout: str) -> Tensor:
     """The same values in another memory layout (see strides_for), with poison in its gaps."""
     strides, offset = strides_for(values.shape, layout)
     if offset == 0 and layout != "expanded":  # no view of a larger tensor where none is needed
         made = torch.empty_strided(values.shape, strides, dtype=values.dtype, device=values.device)
-        made.untyped_storage().fill_(POISON_BYTE)
+        poison(made)
         return made.copy_(values)
     extent = sum((n - 1) * s for n, s in zip(values.shape, strides, strict=True)) + 1
     storage = values.new_empty(max(extent, 0) + offset)
-    storage.untyped_storage().fill_(POISON_BYTE)
+    poison(storage)
     made = storage.as_strided(values.shape, strides, offset)
     if layout == "expanded":
         made[..., :1] = values[..., :1]
