@@ -113,7 +113,7 @@ class CMakeBuild(build_ext):
         output = package / "torch_memops/lib"
         build = ROOT / "build" / ("cuda" if with_cuda else "cpu")
         configure = [
-            "cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja",
+            "cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja", "-Wno-deprecated",
             f"-DMEMOPS_OUTPUT_DIR={output}",
             f"-DMEMOPS_TORCH_DIR={torch_dir}",
             f"-DMEMOPS_TORCH_VERSION={minor}",
