@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -21,6 +20,10 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+from cuda_compiler import find_nvcc  # noqa: E402  pip runs this file without its folder on the path
+
 DEFAULT_ARCHITECTURES = ["80", "90a", "80-virtual"]
 MEMORY_PER_JOB_GB = 3
 
@@ -42,27 +45,6 @@ def torch_location() -> tuple[Path, str, str | None]:
     if version is None:
         sys.exit(f"{folder}/version.py names no version")
     return folder, version.group(1), cuda.group(1) if cuda else None
-
-
-def find_nvcc() -> str | None:
-    """nvcc from CUDA_HOME, the PATH or PyPI's nvidia packages; None where there is none."""
-    candidates = [
-        Path(os.environ["CUDA_HOME"]) / "bin/nvcc" if "CUDA_HOME" in os.environ else None,
-        Path(found).resolve() if (found := shutil.which("nvcc")) else None,
-        Path(sysconfig.get_path("platlib")) / "nvidia/cu13/bin/nvcc",
-    ]
-    for candidate in candidates:
-        if candidate is not None and candidate.is_file():
-            # A launcher script on the PATH hides where the toolkit is; nvcc itself knows.
-            dry_run = subprocess.run(
-                [candidate, "--dryrun", "-x", "cu", "-c", "/dev/null", "-o", "/dev/null"],
-                capture_output=True,
-                text=True,
-            )
-            top = re.search(r"^#\$ TOP=(.+)$", dry_run.stderr, re.MULTILINE)
-            home = Path(top.group(1)).resolve() if top else candidate.parent.parent
-            return str(home / "bin/nvcc")
-    return None
 
 
 def architectures() -> list[str]:
@@ -94,26 +76,42 @@ def run(command: list[str], stdout: int | None = None) -> None:
         sys.exit(f"torch_memops: the build stopped at: {' '.join(command[:3])} ...")
 
 
+def remove_cuda_side(output: Path, minor: str) -> bool:
+    """Takes this PyTorch's CUDA library out of `output`; whether another PyTorch's still needs the
+    kernels, which go with the last."""
+    (output / f"libmemops_torch{minor}_cuda.so").unlink(missing_ok=True)
+    if any(output.glob("libmemops_torch*_cuda.so")):
+        return True
+    (output / "libmemops_kernels.so").unlink(missing_ok=True)
+    return False
+
+
 class CMakeBuild(build_ext):
     """Configures and builds CMakeLists.txt into torch_memops/lib (in place or in the wheel)."""
 
     def run(self) -> None:
         torch_dir, version, torch_cuda = torch_location()
         minor = ".".join(version.split(".")[:2])
-        nvcc = find_nvcc()
+        nvcc, found = find_nvcc()
         wanted = os.environ.get("MEMOPS_CUDA")
-        with_cuda = wanted == "1" if wanted else nvcc is not None and torch_cuda is not None
-        if with_cuda and nvcc is None:
-            sys.exit("MEMOPS_CUDA=1, but no nvcc is on the PATH, in CUDA_HOME or from PyPI")
-        if with_cuda and torch_cuda is None:
-            sys.exit(f"MEMOPS_CUDA=1, but PyTorch {version} is built without CUDA")
-        print(f"torch_memops: PyTorch {version}, " + (nvcc if with_cuda and nvcc else "CPU only"))
+        if torch_cuda is None:
+            nvcc, found = None, f"PyTorch {version} is built without CUDA"
+        if wanted == "1" and nvcc is None:
+            sys.exit(f"MEMOPS_CUDA=1, but {found}")
+        with_cuda = wanted == "1" if wanted else nvcc is not None
+        if wanted and not with_cuda:
+            found = f"MEMOPS_CUDA={wanted}"
+        print(f"torch_memops: PyTorch {version}, {found if with_cuda else f'CPU only: {found}'}")
 
-        package = ROOT if self.inplace or self.editable_mode else Path(self.build_lib).resolve()
+        in_place = self.inplace or self.editable_mode
+        package = ROOT if in_place else Path(self.build_lib).resolve()
         output = package / "torch_memops/lib"
+        if not in_place:
+            # What an earlier build left in setuptools' folder would go into this wheel.
+            shutil.rmtree(output, ignore_errors=True)
         build = ROOT / "build" / ("cuda" if with_cuda else "cpu")
         configure = [
-            "cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja",
+            "cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja", "-Wno-deprecated",
             f"-DMEMOPS_OUTPUT_DIR={output}",
             f"-DMEMOPS_TORCH_DIR={torch_dir}",
             f"-DMEMOPS_TORCH_VERSION={minor}",
@@ -123,6 +121,8 @@ class CMakeBuild(build_ext):
         ]  # fmt: skip
         run(configure, stdout=subprocess.DEVNULL)
         run(["cmake", "--build", str(build), "--parallel", str(jobs())])
+        if not with_cuda and remove_cuda_side(output, minor):
+            return  # the kernels that build_info.json describes are another PyTorch's
         info = {
             "cuda": torch_cuda if with_cuda else None,
             "architectures": architectures() if with_cuda else [],
@@ -137,7 +137,8 @@ class PlatformWheel(bdist_wheel):
         return ("py3", "none", super().get_tag()[2])
 
 
-setup(
-    ext_modules=[Extension("torch_memops.lib", sources=[])],
-    cmdclass={"build_ext": CMakeBuild, "bdist_wheel": PlatformWheel},
-)
+if __name__ == "__main__":
+    setup(
+        ext_modules=[Extension("torch_memops.lib", sources=[])],
+        cmdclass={"build_ext": CMakeBuild, "bdist_wheel": PlatformWheel},
+    )

@@ -90,7 +90,8 @@ class Move:
 
     `change`: new time / old time. `relative`: the same after dividing each by the yardstick
     (copy_ms, else the first common peer) of its own run; None without one. `verdict`: "slower",
-    "faster", "machine" (ours moved as the yardstick did), "same", "new", "gone" or "failed".
+    "faster", "machine" (ours moved as the yardstick did), "same", "new", "gone", "failed", or "other
+    device" (a GPU in one run and a CPU in the other: the sizes differ too).
     """
 
     id: str
@@ -102,19 +103,22 @@ class Move:
     spread: float | None = None
 
 
-MOVED = ("failed", "gone", "slower", "faster", "machine", "new")
+MOVED = ("failed", "gone", "slower", "faster", "machine", "other device", "new")
 
 
 def compare(old: Results, new: Results, selected: Iterable[str]) -> list[Move]:
     """One entry a selected case; what stayed within the spread of both runs is "same"."""
     before, after = old.measured(), new.measured()
     failed = {row["id"] for row in new.cases if "failed" in row}
+    on_gpu = [run.environment["gpu"] is not None for run in (old, new)]
     moves = []
     for case_id in selected:
         if case_id in failed:
             moves.append(Move(case_id, "failed"))
         elif case_id in before and case_id in after:
-            moves.append(_move(before[case_id], after[case_id]))
+            same = on_gpu[0] == on_gpu[1]
+            move = _move(before[case_id], after[case_id]) if same else Move(case_id, "other device")
+            moves.append(move)
         elif case_id in before:
             moves.append(Move(case_id, "gone"))
         elif case_id in after:

@@ -12,7 +12,7 @@ find_file(MEMOPS_CUDART NAMES libcudart.so libcudart.so.13 REQUIRED NO_DEFAULT_P
 
 # Ninja reads nvcc's depfiles as they are (all paths in them are absolute). The new behaviour rewrites
 # them by a command that names this CMake, and the CMake of another environment would compile all anew.
-set(CMAKE_WARN_DEPRECATED OFF)
+# Chosen on purpose, so setup.py passes -Wno-deprecated.
 cmake_policy(SET CMP0116 OLD)
 
 function(memops_kernel_library target)

@@ -25,8 +25,10 @@ function(memops_torch_adapter version torch_dir)
 
   foreach(target IN LISTS adapters)
     target_include_directories(${target} SYSTEM PRIVATE ${includes})
-    # Missing initialisers and unused parameters come from PyTorch's macros.
-    target_compile_options(${target} PRIVATE -Wno-unused-parameter -Wno-missing-field-initializers)
+    # Missing initialisers and unused parameters come from PyTorch's macros, and so do the file names
+    # in its messages.
+    target_compile_options(${target} PRIVATE -Wno-unused-parameter -Wno-missing-field-initializers
+      "-ffile-prefix-map=${torch_dir}/=torch/")
     target_link_options(${target} PRIVATE -Wl,--allow-shlib-undefined)
     target_precompile_headers(${target} PRIVATE "${CMAKE_SOURCE_DIR}/csrc/common/torch/precompiled.h")
   endforeach()

@@ -16,11 +16,11 @@ import click
 COMMANDS = {
     "bench": (
         "benchmarks.runner:bench",
-        "Time the ops against PyTorch, torch.compile and the floor.",
+        "Time the ops against PyTorch and the floor (in a checkout).",
     ),
     "demo": (
         "torch_memops.demo.command:demo",
-        "Run every op on a photograph and train a small model.",
+        "Run every op on a photograph, train a small model (extra: demo).",
     ),
     "doctor": ("memops_cli.doctor:doctor", "Check GPU, driver, PyTorch and the built library."),
     "plan": ("memops_cli.plan:plan", "Print which kernel a call takes, and why."),
@@ -97,4 +97,5 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     help="Show the version and exit.",
 )
 def main() -> None:
-    """PyTorch operators at the limit of the GPU's memory system."""
+    """PyTorch operators in C++ and CUDA: matrix products, 1-D convolutions, copies and gathers,
+    each with a plan that says what runs."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import shlex
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 State = Literal["ok", "note", "mismatch"]
 
 OLDEST_TORCH = (2, 11)
 OLDEST_CAPABILITY = (8, 0)
-REBUILD = (
-    "rebuild: `make build` in the checkout, or "
-    "`pip install --no-build-isolation --no-deps --force-reinstall .`"
-)
 
 
 @dataclass(frozen=True)
@@ -27,6 +24,7 @@ class Facts:
     """What was found; None or empty where there is nothing."""
 
     python: str
+    executable: str = "python"
     torch: str | None = None
     torch_error: str | None = None
     torch_cuda: str | None = None
@@ -37,6 +35,9 @@ class Facts:
     driver: str | None = None
     driver_cuda: str | None = None
     package: str | None = None
+    checkout: str | None = None  # the repository that the package lies in
+    hiding: str | None = None  # a torch_memops in the current folder that is another one
+    hiding_built_for: list[str] = field(default_factory=list)
     built_for: list[str] = field(default_factory=list)
     library_cuda: str | None = None
     architectures: list[str] = field(default_factory=list)
@@ -83,12 +84,25 @@ def kernels_for(capability: tuple[int, int], architectures: list[str]) -> str | 
     return found
 
 
+def rebuild(facts: Facts, variables: str = "") -> str:
+    """The command that builds the libraries for this Python's PyTorch, where Python finds them."""
+    python = shlex.quote(facts.executable)
+    if facts.checkout is not None:
+        folder = shlex.quote(facts.checkout)
+        return f"rebuild: `cd {folder} && {variables}{python} setup.py build_ext --inplace`"
+    return (
+        f"rebuild: `{variables}{python} -m pip install --no-build-isolation --no-deps "
+        "--force-reinstall .` in a checkout of torch_memops"
+    )
+
+
 def diagnose(facts: Facts) -> list[Finding]:
     findings = [Finding("Python", facts.python)]
     findings += _gpu(facts)
     findings += _torch(facts)
     findings += _library(facts)
     findings += _fit(facts)
+    findings += _hidden(facts)
     return findings
 
 
@@ -131,7 +145,7 @@ def _torch(facts: Facts) -> list[Finding]:
                 "PyTorch and GPU",
                 "a GPU is here, and this PyTorch is built without CUDA",
                 "mismatch",
-                "install a CUDA build of PyTorch (pytorch.org/get-started), then " + REBUILD,
+                "install a CUDA build of PyTorch (pytorch.org/get-started), then " + rebuild(facts),
             )
         )
     elif facts.gpus and not facts.torch_sees_gpus:
@@ -158,11 +172,15 @@ def _library(facts: Facts) -> list[Finding]:
     if facts.torch is None:
         return []
     if facts.build_error:
-        return [Finding("torch_memops", facts.build_error, "mismatch", REBUILD)]
+        return [Finding("torch_memops", facts.build_error, "mismatch", rebuild(facts))]
     if facts.package is None:
-        return [Finding("torch_memops", "not installed", "mismatch", REBUILD)]
+        return [Finding("torch_memops", "not installed", "mismatch", rebuild(facts))]
     if not facts.built_for:
-        return [Finding("torch_memops", f"no library in {facts.package}/lib", "mismatch", REBUILD)]
+        return [
+            Finding(
+                "torch_memops", f"no library in {facts.package}/lib", "mismatch", rebuild(facts)
+            )
+        ]
     cuda = (
         f"CUDA {facts.library_cuda} ({', '.join(facts.architectures)})"
         if facts.library_cuda
@@ -184,7 +202,7 @@ def _fit(facts: Facts) -> list[Finding]:
                 "library and PyTorch",
                 f"built for {', '.join(facts.built_for)}, and PyTorch is {facts.torch}",
                 "mismatch",
-                REBUILD,
+                rebuild(facts),
             )
         )
     findings += _fit_cuda(facts)
@@ -196,13 +214,34 @@ def _fit(facts: Facts) -> list[Finding]:
                 "import torch_memops",
                 facts.import_error or "the process died without a message",
                 "mismatch",
-                "" if any(f.state == "mismatch" for f in findings) else REBUILD,
+                "" if any(f.state == "mismatch" for f in findings) else rebuild(facts),
             )
         )
     for device, problem in facts.trials.items():
         state: State = "mismatch" if problem else "ok"
         findings.append(Finding(f"an op on {device}", problem or "right result", state))
     return findings
+
+
+def _hidden(facts: Facts) -> list[Finding]:
+    """The torch_memops of the current folder, which `python -c`, `python -m` and notebooks started
+    here import instead of the one above."""
+    if facts.hiding is None or facts.torch is None:
+        return []
+    folder = facts.hiding.removesuffix("/torch_memops")
+    fits = "{}.{}".format(*version_pair(facts.torch)) in facts.hiding_built_for
+    value = "python -c, python -m and notebooks started here import this folder's torch_memops"
+    if fits:
+        return [Finding("current folder", value, "note")]
+    build = rebuild(replace(facts, checkout=folder)).removeprefix("rebuild: ")
+    return [
+        Finding(
+            "current folder",
+            f"{value}, which holds no libraries for PyTorch {facts.torch}",
+            "mismatch",
+            f"start Python in another folder, or build here too: {build}",
+        )
+    ]
 
 
 def _fit_cuda(facts: Facts) -> list[Finding]:
@@ -213,7 +252,7 @@ def _fit_cuda(facts: Facts) -> list[Finding]:
                     "library and GPU",
                     "a GPU is here, and the library is built without CUDA kernels",
                     "mismatch",
-                    "MEMOPS_CUDA=1, with nvcc 13.0 on the PATH or from PyPI, and " + REBUILD,
+                    "with nvcc 13.0 on the PATH or from PyPI, " + rebuild(facts, "MEMOPS_CUDA=1 "),
                 )
             ]
         return []
@@ -233,7 +272,7 @@ def _fit_cuda(facts: Facts) -> list[Finding]:
                 "library and CUDA",
                 f"built with CUDA {facts.library_cuda}, and PyTorch brings {facts.torch_cuda}",
                 "mismatch",
-                f"install PyTorch for CUDA {library_major}, or {REBUILD}",
+                f"install PyTorch for CUDA {library_major}, or {rebuild(facts)}",
             )
         )
     if facts.gpus and facts.driver_cuda and version_pair(facts.driver_cuda)[0] < library_major:
@@ -245,11 +284,11 @@ def _fit_cuda(facts: Facts) -> list[Finding]:
                 f"update the NVIDIA driver to one that serves CUDA {library_major}",
             )
         )
-    findings += [_fit_gpu(i, gpu, facts.architectures) for i, gpu in enumerate(facts.gpus)]
+    findings += [_fit_gpu(i, gpu, facts) for i, gpu in enumerate(facts.gpus)]
     return findings
 
 
-def _fit_gpu(index: int, gpu: Gpu, architectures: list[str]) -> Finding:
+def _fit_gpu(index: int, gpu: Gpu, facts: Facts) -> Finding:
     subject = f"library and GPU {index}"
     if gpu.capability < OLDEST_CAPABILITY:
         return Finding(
@@ -259,9 +298,9 @@ def _fit_gpu(index: int, gpu: Gpu, architectures: list[str]) -> Finding:
             "mismatch",
             "use CPU tensors on this machine, or a GPU of the Ampere generation or newer",
         )
-    how = kernels_for(gpu.capability, architectures)
+    how = kernels_for(gpu.capability, facts.architectures)
     if how == "native":
-        hopper = gpu.capability == (9, 0) and "90a" not in architectures
+        hopper = gpu.capability == (9, 0) and "90a" not in facts.architectures
         if not hopper:
             return Finding(subject, "the library holds this GPU's kernels")
     if how is None:
@@ -269,14 +308,14 @@ def _fit_gpu(index: int, gpu: Gpu, architectures: list[str]) -> Finding:
             subject,
             f"no kernel for compute capability {gpu.capability[0]}.{gpu.capability[1]}",
             "mismatch",
-            f"TORCH_CUDA_ARCH_LIST={gpu.capability[0]}.{gpu.capability[1]} and {REBUILD}",
+            rebuild(facts, f"TORCH_CUDA_ARCH_LIST={gpu.capability[0]}.{gpu.capability[1]} "),
         )
     if gpu.capability == (9, 0):
         return Finding(
             subject,
             "the kernels for Hopper are left out; the portable ones run",
             "note",
-            f"TORCH_CUDA_ARCH_LIST='8.0+PTX;9.0a' and {REBUILD}",
+            rebuild(facts, "TORCH_CUDA_ARCH_LIST='8.0+PTX;9.0a' "),
         )
     return Finding(
         subject, "the driver compiles the portable kernels for it at first use (PTX)", "note"

@@ -103,7 +103,7 @@ def take_report(facts: Facts, report: dict[str, Any]) -> None:
 
 
 def gather() -> Facts:
-    facts = Facts(python=f"{platform.python_version()}, {sys.executable}")
+    facts = Facts(f"{platform.python_version()}, {sys.executable}", sys.executable)
     facts.gpus, facts.driver = query_nvidia_smi()
     run_probe(facts)
     return facts

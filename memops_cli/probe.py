@@ -10,6 +10,8 @@ import ctypes
 import importlib.util
 import json
 import warnings
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 
@@ -51,20 +53,29 @@ def probe_torch() -> bool:
     return True
 
 
+def load_loader(package: Path) -> ModuleType:
+    """torch_memops._loader by its path: importing it by name runs the package's __init__, which
+    raises on a misfit."""
+    spec = importlib.util.spec_from_file_location("memops_loader", package / "_loader.py")
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{package} holds no _loader.py")
+    loader = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loader)
+    return loader
+
+
 def probe_build() -> None:
-    """What the library was built for, asked of torch_memops._loader alone: it is loaded by its
-    path, since importing it by name runs the package's __init__, which raises on a misfit."""
+    """What the library was built for."""
     package = importlib.util.find_spec("torch_memops")
     folders = list(package.submodule_search_locations or []) if package else []
     if not folders:
         return
-    emit(package=folders[0])
-    spec = importlib.util.spec_from_file_location("memops_loader", f"{folders[0]}/_loader.py")
-    if spec is None or spec.loader is None:
-        return
-    loader = importlib.util.module_from_spec(spec)
+    folder = Path(folders[0]).resolve()
+    emit(package=str(folder))
+    if (folder.parent / "csrc").is_dir():
+        emit(checkout=str(folder.parent))
     try:
-        spec.loader.exec_module(loader)
+        loader = load_loader(folder)
         info = loader.build_info()
         emit(
             built_for=loader.built_versions(),
@@ -73,6 +84,19 @@ def probe_build() -> None:
         )
     except (OSError, ImportError, ValueError, AttributeError) as error:
         emit(build_error=f"{type(error).__name__}: {error}")
+    probe_folder(folder)
+
+
+def probe_folder(package: Path) -> None:
+    """Another torch_memops in the folder that Python would be started in: `python -c`, `python -m`
+    and notebooks find it first."""
+    here = Path.cwd().resolve() / "torch_memops"
+    if here == package or not (here / "_loader.py").is_file():
+        return
+    try:
+        emit(hiding=str(here), hiding_built_for=load_loader(here).built_versions())
+    except (OSError, ImportError, AttributeError):
+        emit(hiding=str(here), hiding_built_for=[])
 
 
 def probe_library() -> None:

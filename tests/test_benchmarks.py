@@ -305,6 +305,11 @@ def test_comparison_names_what_moved_beyond_the_spread() -> None:
     assert [m.id for m in compare(old, new, ["slower"])] == ["slower"]
 
 
+def test_a_cpu_run_is_not_compared_with_a_gpus() -> None:
+    assert compare(results(row()), results(row(), gpu=None), ["x"]) == [Move("x", "other device")]
+    assert compare(results(row(), gpu=None), results(row(), gpu=None), ["x"])[0].verdict == "same"
+
+
 def test_comparison_uses_a_common_peer_where_nothing_was_copied() -> None:
     old, new = row(copy_ms=None), row(ms=1.5, copy_ms=None, peers={"eager": 3.0})
     assert compare(results(old), results(new), ["x"]) == [

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import memops_cli
+import torch_memops
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -30,3 +33,19 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
     missing = [target for target in targets if not (page.parent / target).exists()]
     assert not missing
+
+
+def test_the_readme_installs_what_the_build_requires() -> None:
+    section = (ROOT / "pyproject.toml").read_text().split("[build-system]")[1].split("\n[")[0]
+    required = re.findall(r'^ +"(.+?)"', section, re.MULTILINE)
+    assert required
+    line = "    pip install " + " ".join(f"'{requirement}'" for requirement in required)
+    assert f"{line}\n" in (ROOT / "README.md").read_text()
+
+
+def test_the_project_describes_itself_in_the_same_words_everywhere() -> None:
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    [description] = re.findall(r'^description = "(.+)"$', pyproject, re.MULTILINE)
+    assert (ROOT / "README.md").read_text().split("\n\n")[1] == f"{description}."
+    for text in (torch_memops.__doc__, memops_cli.main.help):
+        assert " ".join((text or "").split()).startswith(f"{description}.")

@@ -2,7 +2,9 @@
 
 import dataclasses
 import os
+import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +75,13 @@ def test_machines_that_fit(facts: Facts) -> None:
 @pytest.mark.parametrize(
     ("changes", "subject", "value", "fix"),
     [
-        ({"built_for": ["2.11"]}, "library and PyTorch", "built for 2.11", "make build"),
+        ({"built_for": ["2.11"]}, "library and PyTorch", "built for 2.11", "pip install"),
         ({"torch": "2.10.0"}, "PyTorch", "2.10.0", "pip install --upgrade 'torch>=2.11'"),
-        ({"built_for": []}, "torch_memops", "no library in /site/torch_memops/lib", "make build"),
+        ({"built_for": []}, "torch_memops", "no library in /site/torch_memops/lib", "pip install"),
         ({"package": None, "built_for": []}, "torch_memops", "not installed", "pip install"),
-        ({"imported": False, "import_error": "ImportError: x"}, "import torch_memops", "x", "make"),
+        ({"imported": False, "import_error": "ImportError: x"}, "import torch_memops", "x", "pip"),
         ({"trials": {"cpu": "wrong"}}, "an op on cpu", "wrong", ""),
-        ({"build_error": "ValueError: bad JSON"}, "torch_memops", "bad JSON", "make build"),
+        ({"build_error": "ValueError: bad JSON"}, "torch_memops", "bad JSON", "pip install"),
     ],
 )
 def test_misfits_of_any_machine(
@@ -129,6 +131,38 @@ def test_misfits_of_a_gpu_machine(
 def test_a_hopper_gpu_without_hopper_kernels_is_noted() -> None:
     facts = dataclasses.replace(GPU_MACHINE, architectures=["80", "80-virtual"])
     assert states(facts)["library and GPU 0"] == "note"
+
+
+def test_in_a_checkout_the_fix_builds_there_for_this_python() -> None:
+    facts = dataclasses.replace(
+        CPU_MACHINE, executable="/usr/bin/python3", checkout="/my clone", built_for=["2.11"]
+    )
+    build = "cd '/my clone' && /usr/bin/python3 setup.py build_ext --inplace"
+    found = [f for f in diagnose(facts) if f.subject == "library and PyTorch"]
+    assert found[0].fix == f"rebuild: `{build}`"
+
+
+@pytest.mark.parametrize(("built_for", "state"), [([], "mismatch"), (["2.14"], "note")])
+def test_a_checkout_that_hides_the_installed_package(built_for: list[str], state: str) -> None:
+    facts = dataclasses.replace(
+        CPU_MACHINE, hiding="/my clone/torch_memops", hiding_built_for=built_for
+    )
+    found = [f for f in diagnose(facts) if f.subject == "current folder"]
+    assert [f.state for f in found] == [state]
+    assert ("cd '/my clone' && python setup.py build_ext" in found[0].fix) == (not built_for)
+
+
+def test_this_machine_in_a_checkout_without_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch_memops").mkdir()
+    source = Path(torch_memops.__path__[-1])
+    shutil.copy(source / "_loader.py", tmp_path / "torch_memops/_loader.py")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(source.parent), *filter(None, sys.path)])
+    result = invoke()
+    assert result.exit_code == 1, result.output
+    assert "start Python in another folder" in " ".join(result.output.split())
 
 
 def test_no_torch() -> None:
@@ -204,7 +238,7 @@ def test_library_for_another_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     text = " ".join(result.output.split())
     assert f"built for 1.0, and PyTorch is {torch.__version__}" in text
     assert "ImportError" in text
-    assert "fix: rebuild: `make build`" in text
+    assert f"fix: rebuild: `{shlex.quote(sys.executable)} -m pip install" in text
     assert "Traceback" not in text
 
 

@@ -125,6 +125,36 @@ def test_many_weights_need_no_scratch() -> None:
     assert facts["weight_splits"] == 1
 
 
+def test_gradients_that_are_not_wanted_take_no_launch_scratch_or_bytes() -> None:
+    grad, x, weight = meta(2, 4, 6), meta(2, 3, 8), meta(4, 3, 3)
+    products = 2 * 2 * 4 * 6 * 3 * 3
+
+    def facts(*wanted: bool) -> dict[str, Any]:
+        call = ("_conv1d_backward", grad, x, weight, 1, [0, 0], 1, 1, list(wanted))
+        return torch_memops.plan(*call).facts
+
+    assert facts(True, False, False)["launches"] == 1
+    assert facts(True, False, False)["bytes"] == 4 * (48 + 36 + 48)  # grad, weight, input's
+    assert facts(True, False, False)["flops"] == products
+    assert facts(False, True, False)["bytes"] == 4 * (48 + 48 + 36)  # grad, input, weight's
+    assert facts(False, False, True)["bytes"] == 4 * (48 + 4)
+    assert facts(False, False, True)["flops"] == 48
+    assert facts(True, True, True)["launches"] == 3
+    assert facts(True, True, True)["flops"] == 2 * products + 48
+
+    long = meta(1, 1, 2**24)
+    call = ("_conv1d_backward", long, long, meta(1, 1, 1), 1, [0, 0], 1, 1)
+    split = torch_memops.plan(*call, [True, True, True]).facts
+    assert split["launches"] == 5  # both sums in two steps
+    alone = torch_memops.plan(*call, [True, False, False]).facts
+    assert (alone["launches"], alone["scratch_bytes"]) == (1, 0)
+
+
+def test_gradients_without_channels_launch_nothing() -> None:
+    call = ("_conv1d_backward", meta(2, 0, 6), meta(2, 0, 8), meta(4, 0, 3), 1, [0, 0], 1, 1)
+    assert torch_memops.plan(*call, [True, True, True]).kernel == "none"
+
+
 @pytest.mark.parametrize(
     ("dtype", "taps", "size", "launches"),
     [
@@ -166,6 +196,22 @@ def test_tiles_cover_the_result_and_fit_shared_memory(
     accumulator = max(dtype.itemsize, 4)
     assert tile_rows * facts["tile_pitch"] * accumulator <= facts["shared_bytes"] < 48 << 10
     assert facts["scratch_bytes"] <= SCRATCH_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "steps", "rows"), [(8, 1, 2**8), (9, 2, 2**8), (10, 4, 2**8)]
+)
+def test_leading_dimensions_that_do_not_merge_are_walked_launch_by_launch(
+    dimensions: int, steps: int, rows: int
+) -> None:
+    x = meta(*[2, 3] * dimensions, 7)[(slice(None), 0) * dimensions]
+    assert x.dim() == dimensions + 1
+    facts = constant_plan(x, 3, 1).facts
+    assert facts["steps"] == steps
+    assert facts["launches"] == steps
+    assert facts["blocks"] == -(-rows // facts["tile_rows"])
+    assert facts["bytes"] == 4 * 2 * steps * rows * 7
+    assert facts["flops"] == 2 * steps * rows * 7 * 3
 
 
 def test_panels_bound_the_scratch() -> None:

@@ -163,6 +163,32 @@ def test_gradients_are_read_in_place(grad: Tensor, vector_bytes: int) -> None:
     assert facts["scratch_bytes"] == 6 * (4 + 8)  # the sorted index and its order
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+def test_the_index_counts_among_the_bytes(dtype: torch.dtype) -> None:
+    index, width = indices(6, dtype=dtype), dtype.itemsize
+    rows = tm.plan("gather_aos", meta(5, 4), index).facts
+    assert rows["bytes"] == 6 * (2 * 16 + width)
+    columns = tm.plan("gather_soa", meta(4, 5), index).facts
+    assert columns["bytes"] == 6 * (2 * 16 + width)
+    gradient = tm.plan("_gather_aos_backward", meta(6, 4), index, 5, -1).facts
+    assert gradient["bytes"] == (6 + 5) * 16 + 6 * width
+    assert gradient["flops"] == 6 * 4
+
+
+@pytest.mark.parametrize("op", BACKWARD)
+def test_an_index_too_long_to_sort_is_refused_as_by_the_call(op: str) -> None:
+    def plan(count: int, dtype: torch.dtype) -> tm.Plan:
+        aos = op == "_gather_aos_backward"
+        grad = meta(count, 1, dtype=dtype) if aos else meta(1, count, dtype=dtype)
+        return tm.plan(op, grad, indices(count), 4 * count, *([-1] if aos else []))
+
+    assert plan(2**31 - 1, torch.bfloat16).kernel == "gather_runs"
+    assert plan(2**31, torch.float32).kernel == "gather_add"
+    words = f"{op[1:]}: index has 2147483648 entries to sort; up to 2\\^31 - 1 are accepted"
+    with pytest.raises(NotImplementedError, match=words):
+        plan(2**31, torch.bfloat16)
+
+
 def test_the_plan_refuses_what_the_op_refuses() -> None:
     with pytest.raises(RuntimeError, match="gather_aos: index is Byte; int32 or int64"):
         tm.plan("gather_aos", meta(3, 4), indices(2, dtype=torch.uint8))

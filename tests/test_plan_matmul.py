@@ -107,10 +107,23 @@ def test_blocks_and_waves(multiprocessors: int) -> None:
 
 def test_what_no_kernel_is_for() -> None:
     assert torch_memops.plan("matmul", empty(0, 3), empty(3, 2)).kernel == "none"
-    integers = empty(2, 2, dtype=torch.int32)
-    assert torch_memops.plan("matmul", integers, integers).kernel == "aten::matmul"
     with pytest.raises(RuntimeError, match=r"matmul.*\[2, 3\].*\[4, 2\]"):
         torch_memops.plan("matmul", empty(2, 3), empty(4, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.complex64], ids=str)
+def test_a_dtype_without_cuda_kernels_is_refused_as_by_the_call(dtype: torch.dtype) -> None:
+    """A plan is one for a GPU, where the call raises too, also for tensors that are elsewhere."""
+    square, row = empty(2, 2, dtype=dtype), empty(2, dtype=dtype)
+    name = {torch.int32: "Int", torch.complex64: "ComplexFloat"}[dtype]
+    for op, arguments in {
+        "matmul": [square, square],
+        "linear": [square, square, row],
+        "_mm": [square, square],
+        "_addmm": [row, square, square],
+    }.items():
+        with pytest.raises(NotImplementedError, match=f"is {name}; on CUDA float16, bfloat16"):
+            torch_memops.plan(op, *arguments)
 
 
 def test_sizes_beyond_any_memory_do_not_wrap() -> None:

@@ -6,6 +6,10 @@
 # API errors are left out: other packages probe the driver on import, and our launches are checked.
 # Environment: PYTHON (python3), OUT (build/sanitizer: where the logs go).
 set -u
+command -v compute-sanitizer >/dev/null || {
+  echo "tools/sanitize.sh: compute-sanitizer is not on the PATH; it comes with the CUDA toolkit" >&2
+  exit 127
+}
 python=${PYTHON:-python3}
 out=${OUT:-build/sanitizer}
 mkdir -p "$out"

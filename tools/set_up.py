@@ -4,21 +4,23 @@ Usage: set_up.py TORCH_REQUIREMENT
 
 Installs PyTorch, the build tools, the native libraries' build and the project itself (editable)
 with everything that `make run`, `make test` and `make lint` use. Where there is a GPU, or
-MEMOPS_CUDA=1, and no nvcc 13.0, the compiler comes from PyPI. What is there already is kept.
+MEMOPS_CUDA=1, and no nvcc 13.0, the compiler comes from PyPI (MEMOPS_CUDA=0: never). What is there
+already is kept.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
-import re
-import shutil
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+from cuda_compiler import CUDA_VERSION, find_nvcc
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILD_TOOLS = ["setuptools>=77,<83", "wheel", "cmake>=3.25,<5", "ninja>=1.11,<2"]
-CUDA_VERSION = "13.0"
 CUDA_COMPILER = [
     f"{package}=={CUDA_VERSION}.*"
     for package in (
@@ -37,29 +39,36 @@ def pip_install(*requirements: str) -> None:
         sys.exit(f"set_up: pip could not install {' '.join(requirements)}")
 
 
-def nvcc_on_path() -> bool:
-    """Whether the PATH has the nvcc that the kernels are built with."""
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
-        return False
-    version = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
-    return re.search(rf"release {re.escape(CUDA_VERSION)},", version) is not None
+def cuda_compiler() -> None:
+    """Installs nvcc where it is wanted and missing; says what there is."""
+    wanted = os.environ.get("MEMOPS_CUDA", "")
+    if wanted not in ("", "1"):
+        print(f"not needed: MEMOPS_CUDA={wanted}")
+        return
+    nvcc, found = find_nvcc()
+    print(found)
+    if nvcc is not None:
+        return
+    if wanted == "1" or Path("/dev/nvidiactl").exists():
+        pip_install(*CUDA_COMPILER)
+    else:
+        print("no GPU either: the CPU operators alone are built (MEMOPS_CUDA=1 builds all)")
 
 
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     torch = sys.argv[1]
+    if importlib.util.find_spec("pip") is None:
+        sys.exit(
+            f"set_up: {sys.prefix} has no pip: the environment was left half-made. Delete it and "
+            f"run make again: rm -rf {shlex.quote(sys.prefix)}"
+        )
     print(f"[1/4] PyTorch ({torch}) and the build tools", flush=True)
     pip_install(torch, *BUILD_TOOLS)
 
     print("[2/4] CUDA compiler", flush=True)
-    if nvcc_on_path():
-        print(f"nvcc {CUDA_VERSION} is on the PATH")
-    elif os.environ.get("MEMOPS_CUDA") == "1" or Path("/dev/nvidiactl").exists():
-        pip_install(*CUDA_COMPILER)
-    else:
-        print("no GPU and no nvcc: the CPU operators alone are built (MEMOPS_CUDA=1 builds all)")
+    cuda_compiler()
 
     print("[3/4] Native libraries", flush=True)
     build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]

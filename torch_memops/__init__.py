@@ -1,4 +1,8 @@
-"""PyTorch operators at the limit of the GPU's memory system: torch.ops.memops.* and their front."""
+"""PyTorch operators in C++ and CUDA: matrix products, 1-D convolutions, copies and gathers, each
+with a plan that says what runs.
+
+The functions here are a documented front to torch.ops.memops.*.
+"""
 
 from torch_memops import _loader
 from torch_memops._loader import library_paths

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import sys
 from pathlib import Path
 
 import torch
 
 LIBRARY_DIR = Path(__file__).resolve().parent / "lib"
-REBUILD = "pip install --no-build-isolation ."
 OLDEST_TORCH = (2, 11)
 
 
@@ -28,21 +29,61 @@ def built_versions() -> list[str]:
     return sorted(found, key=lambda version: tuple(map(int, version.split("."))))
 
 
+def _cuda_library() -> Path:
+    return LIBRARY_DIR / f"libmemops_torch{torch_minor_version()}_cuda.so"
+
+
 def build_info() -> dict[str, object]:
-    """What the kernels were built with: {"cuda": "13.0" or None, "architectures": [...]}."""
+    """What the kernels were built with: {"cuda": "13.0" or None, "architectures": [...]}.
+
+    Kernels that the libraries for the running PyTorch do not use count as none.
+    """
     path = LIBRARY_DIR / "build_info.json"
     info: dict[str, object] = json.loads(path.read_text()) if path.is_file() else {}
+    if torch_minor_version() in built_versions() and not _cuda_library().is_file():
+        return {"cuda": None, "architectures": []}
     return info
 
 
 def library_paths() -> list[Path]:
     """The libraries for the running PyTorch, in the order in which a C++ program loads them."""
-    version = torch_minor_version()
-    candidates = [
-        LIBRARY_DIR / f"libmemops_torch{version}.so",
-        LIBRARY_DIR / f"libmemops_torch{version}_cuda.so",
-    ]
+    candidates = [LIBRARY_DIR / f"libmemops_torch{torch_minor_version()}.so"]
+    if build_info().get("cuda") is not None:
+        candidates.append(_cuda_library())
     return [path for path in candidates if path.is_file()]
+
+
+def checkout() -> Path | None:
+    """The repository that this package lies in; None where it is installed."""
+    root = LIBRARY_DIR.parent.parent
+    return root if (root / "setup.py").is_file() and (root / "csrc").is_dir() else None
+
+
+def installed_elsewhere() -> Path | None:
+    """Another torch_memops on the path, which this one hides."""
+    here = LIBRARY_DIR.parent
+    for entry in sys.path:
+        other = Path(entry).resolve() / "torch_memops"
+        if other != here and (other / "_loader.py").is_file():
+            return other
+    return None
+
+
+def advice() -> str:
+    """How the libraries for the running Python and PyTorch come about."""
+    root = checkout()
+    if root is None:
+        return "In a checkout of torch_memops: pip install --no-build-isolation ."
+    build = (
+        f"cd {shlex.quote(str(root))} && {shlex.quote(sys.executable)} setup.py build_ext --inplace"
+    )
+    other = installed_elsewhere()
+    if other is None:
+        return f"Build them: {build}"
+    return (
+        f"This folder hides the torch_memops installed in {other.parent}: start Python in another "
+        f"folder, or build the libraries here too: {build}"
+    )
 
 
 def _namespace_is_taken() -> bool:
@@ -62,11 +103,11 @@ def load() -> None:
         )
     built = built_versions()
     if not built:
-        raise ImportError(f"torch_memops: {LIBRARY_DIR} holds no libraries. Build them: {REBUILD}")
+        raise ImportError(f"torch_memops: {LIBRARY_DIR} holds no libraries. {advice()}")
     if version not in built:
         raise ImportError(
-            f"torch_memops is built for PyTorch {', '.join(built)}; this is PyTorch "
-            f"{torch.__version__}. Build it for this one: {REBUILD}"
+            f"torch_memops in {LIBRARY_DIR} is built for PyTorch {', '.join(built)}; this is "
+            f"PyTorch {torch.__version__}. {advice()}"
         )
     if _namespace_is_taken():
         # A second registration would abort the process.

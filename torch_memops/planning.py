@@ -140,12 +140,13 @@ def plan(op: str, /, *args: Any, device: DeviceFacts | None = None, **kwargs: An
     """The plan of ``torch_memops.<op>(*args, **kwargs)``, or of a core; nothing is launched.
 
     Tensors may be on any device: CUDA tensors are planned for their own GPU, others (meta tensors
-    too) for ``device``, an H200 unless given.
+    too) for ``device``, an H200 unless given. Every plan of a kernel has the fact ``bytes``, what
+    the call has to read and write, and, where it computes, ``flops``.
 
     Raises:
         ValueError: there is no such op.
         TypeError: ``device`` is no DeviceFacts.
-        What the op raises for these arguments; RuntimeError where it has no plan.
+        What the op raises for these arguments on a GPU; RuntimeError where it has no plan.
     """
     if device is not None and not isinstance(device, DeviceFacts):
         raise TypeError(f"plan: device is {device!r}; DeviceFacts or None is accepted")

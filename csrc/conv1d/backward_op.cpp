@@ -190,11 +190,14 @@ PlanReport plan_of_conv1d_backward(const PlanArguments& arguments, const DeviceF
   const SymInt length =
       check_conv1d_backward(grad, input, weight, n[0], Sides{n[1], n[2]}, n[3], n[4]);
   check_floating_on_cuda("_conv1d_backward", "input", input);
-  if (n[5] == 0 && n[6] == 0 && n[7] == 0) {
-    return {.kernel = "none", .reason = "no gradient is wanted"};
+  const Mask wanted{n[5] != 0, n[6] != 0, n[7] != 0};
+  if (wanted == Mask{}) return {.kernel = "none", .reason = "no gradient is wanted"};
+  if (input.size(1) == 0) {
+    return {.kernel = "none", .reason = "without channels the gradients are empty or zero"};
   }
-  return plan_conv1d_backward(
-             conv1d_problem(input, weight, length.expect_int(), n[0], n[1], n[3], n[4]), device)
+  return plan_conv1d_backward(conv1d_problem(input, weight, length.expect_int(), n[0], n[1], n[3],
+                                             n[4], /*bias=*/false),
+                              wanted, device)
       .report();
 }
 

@@ -176,7 +176,7 @@ Pass whole_pass(const Conv1dConstantPlan& plan, const Conv1dConstantParams& para
   if (params.rows.size() > kMaxRowDimensions) {
     throw std::runtime_error("memops: conv1d_constant over too many row dimensions");
   }
-  const Conv1dConstantProblem& problem = params.problem;
+  const Conv1dConstantProblem& problem = plan.problem;
   Pass pass{.rows = problem.rows,
             .length = problem.length,
             .out_length = problem.out_length,
@@ -215,8 +215,8 @@ void launch_tiles(const Conv1dConstantPlan& plan, const Conv1dConstantParams& pa
       pass.left = params.left - first;
       pass.continues = first > 0;
       pass.unfinished = first + pass.taps < taps;
-      launch_class<T>(tap_class(plan.type, pass.taps), params, pass, params.taps.data() + first,
-                      grid, stream);
+      launch_class<T>(tap_class(plan.problem.type, pass.taps), params, pass,
+                      params.taps.data() + first, grid, stream);
     }
   }
 }
@@ -228,7 +228,7 @@ void launch_conv1d_constant(const Conv1dConstantPlan& plan, const Conv1dConstant
   if (plan.kernel != Conv1dConstantKernel::kTile) {
     throw std::runtime_error("memops: the conv1d_constant plan names no kernel");
   }
-  by_float_type(plan.type,
+  by_float_type(plan.problem.type,
                 [&](auto element) { launch_tiles<decltype(element)>(plan, params, stream); });
 }
 

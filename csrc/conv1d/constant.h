@@ -11,8 +11,7 @@
 namespace memops {
 
 struct Conv1dConstantParams {
-  Conv1dConstantProblem problem;
-  void* output;                        // [rows, out_length], contiguous
+  void* output;                        // [rows, out_length], contiguous; those of one step
   const void* input;                   // [rows, length]
   std::int64_t step;                   // elements between neighbours of a row of the input
   std::int64_t left;                   // zeros before each row; negative: elements left out
@@ -21,8 +20,8 @@ struct Conv1dConstantParams {
   void* scratch;  // plan.scratch_bytes
 };
 
-/// Launches the planned filter on `stream`. The taps are read before this returns. Throws
-/// std::runtime_error when a launch is refused or the plan names no kernel.
+/// Launches one step of the planned filter on `stream`. The taps are read before this returns.
+/// Throws std::runtime_error when a launch is refused or the plan names no kernel.
 MEMOPS_API void launch_conv1d_constant(const Conv1dConstantPlan& plan,
                                        const Conv1dConstantParams& params, cudaStream_t stream);
 

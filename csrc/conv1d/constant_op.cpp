@@ -125,12 +125,10 @@ PlanReport plan_of_conv1d_constant(const PlanArguments& arguments, const DeviceF
               " integers; left and right are accepted");
   const int64_t length =
       check_conv1d_constant(input, Sides{n[0], n[1]}, arguments.floats).expect_int();
+  const bool rows = c10::multiply_integers(input.sizes().slice(0, input.dim() - 1)) != 0;
+  if (!rows || length == 0) return {.kernel = "none", .reason = "the result is empty"};
   const auto taps = static_cast<int64_t>(arguments.floats.size());
-  const auto problem = conv1d_constant_problem(input, length, taps);
-  if (problem.rows * problem.out_length == 0) {
-    return {.kernel = "none", .reason = "the result is empty"};
-  }
-  return plan_conv1d_constant(problem, device).report();
+  return plan_conv1d_constant(conv1d_constant_problem(input, length, taps), device).report();
 }
 
 const PlanRegistration kPlans[] = {{"conv1d_constant", plan_of_conv1d_constant},

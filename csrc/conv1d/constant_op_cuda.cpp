@@ -11,29 +11,14 @@ namespace {
 using at::Tensor;
 using c10::SymIntArrayRef;
 
-void filter_rows(const Tensor& out, const Tensor& input, std::int64_t left,
-                 std::span<const double> taps, const DeviceScope& scope) {
-  const std::vector<RowDimension> rows = rows_of(input);
-  if (rows.size() > kMaxRowDimensions) {
-    for (int64_t i = 0; i < input.size(0); ++i) {
-      filter_rows(out.select(0, i), input.select(0, i), left, taps, scope);
-    }
-    return;
+/// Calls `filter` with each step of the `outer` leading dimensions.
+template <class Filter>
+void for_each_step(const Tensor& out, const Tensor& input, std::int64_t outer,
+                   const Filter& filter) {
+  if (outer == 0) return filter(out, input);
+  for (int64_t i = 0; i < input.size(0); ++i) {
+    for_each_step(out.select(0, i), input.select(0, i), outer - 1, filter);
   }
-  const Conv1dConstantProblem problem =
-      conv1d_constant_problem(input, out.size(-1), static_cast<std::int64_t>(taps.size()));
-  const Conv1dConstantPlan plan = plan_conv1d_constant(problem, scope.facts());
-  const Tensor scratch = at::empty({plan.scratch_bytes}, input.options().dtype(at::kByte));
-  launch_conv1d_constant(plan,
-                         {.problem = problem,
-                          .output = out.mutable_data_ptr(),
-                          .input = input.const_data_ptr(),
-                          .step = input.stride(-1),
-                          .left = left,
-                          .rows = rows,
-                          .taps = taps,
-                          .scratch = scratch.mutable_data_ptr()},
-                         scope.stream());
 }
 
 Tensor conv1d_constant_cuda(const Tensor& input, SymIntArrayRef padding,
@@ -44,7 +29,22 @@ Tensor conv1d_constant_cuda(const Tensor& input, SymIntArrayRef padding,
   sizes.back() = length;
   const Tensor out = at::empty(sizes, input.options());
   if (out.numel() == 0) return out;
-  filter_rows(out, input, padding[0].expect_int(), {taps.data(), taps.size()}, scope);
+  const Conv1dConstantPlan plan = plan_conv1d_constant(
+      conv1d_constant_problem(input, length, static_cast<int64_t>(taps.size())), scope.facts());
+  const Tensor scratch = at::empty({plan.scratch_bytes}, input.options().dtype(at::kByte));
+  const int64_t outer = outer_dimensions(input);
+  const std::vector<RowDimension> rows = rows_of(input, outer);
+  for_each_step(out, input, outer, [&](const Tensor& to, const Tensor& from) {
+    launch_conv1d_constant(plan,
+                           {.output = to.mutable_data_ptr(),
+                            .input = from.const_data_ptr(),
+                            .step = input.stride(-1),
+                            .left = padding[0].expect_int(),
+                            .rows = rows,
+                            .taps = {taps.data(), taps.size()},
+                            .scratch = scratch.mutable_data_ptr()},
+                           scope.stream());
+  });
   return out;
 }
 

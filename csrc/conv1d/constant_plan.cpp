@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/math.h"
+#include "common/saturating.h"
 
 namespace memops {
 namespace {
@@ -77,7 +78,7 @@ Conv1dConstantPlan plan_conv1d_constant(const Conv1dConstantProblem& problem, co
                      : "the taps need several launches: their sums are added in the result";
   }
   return {.kernel = Conv1dConstantKernel::kTile,
-          .type = problem.type,
+          .problem = problem,
           .tile_rows = static_cast<int>(rows),
           .tile_outputs = static_cast<int>(outputs),
           .tile_pitch = static_cast<int>(pitch),
@@ -92,22 +93,28 @@ Conv1dConstantPlan plan_conv1d_constant(const Conv1dConstantProblem& problem, co
 }
 
 PlanReport Conv1dConstantPlan::report() const {
-  return {.op = "conv1d_constant",
-          .kernel = name(kernel),
-          .reason = reason,
-          .facts = {{"dtype", name(type)},
-                    {"precision", type == FloatType::kDouble ? "float64" : "float32"},
-                    {"tile_rows", std::int64_t{tile_rows}},
-                    {"tile_outputs", std::int64_t{tile_outputs}},
-                    {"tile_pitch", std::int64_t{tile_pitch}},
-                    {"shared_bytes", kConstantTileInputs * accumulator_bytes(type)},
-                    {"taps_class", std::int64_t{tap_class(type, taps_per_launch)}},
-                    {"taps_per_pass", std::int64_t{taps_per_pass}},
-                    {"threads", std::int64_t{kConstantThreads}},
-                    {"blocks", panel_tiles},
-                    {"panels", panels},
-                    {"launches", panels * launches},
-                    {"scratch_bytes", scratch_bytes}}};
+  const Conv1dConstantProblem& p = problem;
+  const std::int64_t rows = p.steps * p.rows;
+  return {
+      .op = "conv1d_constant",
+      .kernel = name(kernel),
+      .reason = reason,
+      .facts = {{"dtype", name(p.type)},
+                {"precision", p.type == FloatType::kDouble ? "float64" : "float32"},
+                {"tile_rows", std::int64_t{tile_rows}},
+                {"tile_outputs", std::int64_t{tile_outputs}},
+                {"tile_pitch", std::int64_t{tile_pitch}},
+                {"shared_bytes", kConstantTileInputs * accumulator_bytes(p.type)},
+                {"taps_class", std::int64_t{tap_class(p.type, taps_per_launch)}},
+                {"taps_per_pass", std::int64_t{taps_per_pass}},
+                {"threads", std::int64_t{kConstantThreads}},
+                {"blocks", panel_tiles},
+                {"panels", panels},
+                {"steps", p.steps},
+                {"launches", p.steps * panels * launches},
+                {"scratch_bytes", scratch_bytes},
+                {"bytes", saturating_product({rows, p.length + p.out_length, bytes_of(p.type)})},
+                {"flops", saturating_product({2, rows, p.out_length, p.taps})}}};
 }
 
 }  // namespace memops

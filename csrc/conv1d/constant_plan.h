@@ -28,10 +28,12 @@ MEMOPS_API std::vector<RowDimension> merge_rows(std::span<const std::int64_t> si
 /// Leading dimensions, after merging, that one launch walks.
 constexpr int kMaxRowDimensions = 8;
 
-/// One filter of `taps` values over `rows` rows. Checked; length may be 0, nothing else.
+/// One filter of `taps` values over `steps` times `rows` rows. Checked; length may be 0, nothing
+/// else.
 struct Conv1dConstantProblem {
   FloatType type;
-  std::int64_t rows;
+  std::int64_t steps;       // over the outer dimensions that do not merge, launch by launch
+  std::int64_t rows;        // of one step
   std::int64_t length;      // of a row of the input
   std::int64_t out_length;  // of a row of the result
   std::int64_t taps;
@@ -43,13 +45,13 @@ enum class Conv1dConstantKernel {
 
 struct Conv1dConstantPlan {
   Conv1dConstantKernel kernel;
-  FloatType type;
+  Conv1dConstantProblem problem;
   int tile_rows;                 // rows of a tile
   int tile_outputs;              // results of each
   int tile_pitch;                // shared elements of each, halo included
   int taps_per_pass;             // taps that one filling of the tile serves
   std::int64_t taps_per_launch;  // the most that a launch carries
-  std::int64_t launches;         // over the taps
+  std::int64_t launches;         // over the taps, of one panel of one step
   std::int64_t tiles;
   std::int64_t panel_tiles;  // tiles of one launch
   std::int64_t panels;

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 void launch_direct(const Conv1dPlan& plan, const Conv1dParams& params, cudaStream_t stream) {
   const std::int64_t elements = params.problem.outputs();
   const unsigned grid = grid_blocks(ceil_div<std::int64_t>(elements, kThreads), "conv1d_direct");
-  by_float_type(plan.type, [&](auto element) {
+  by_float_type(params.problem.type, [&](auto element) {
     using T = decltype(element);
     if (plan.wide_index) {
       conv1d_direct_kernel<T, std::int64_t><<<grid, kThreads, 0, stream>>>(elements, params);

@@ -194,7 +194,7 @@ void launch_conv1d_backward(const Conv1dBackwardPlan& plan, const Conv1dBackward
   if (plan.kernel != Conv1dKernel::kDirect) {
     throw std::runtime_error("memops: the conv1d backward plan names no kernel");
   }
-  by_float_type(plan.type, [&](auto element) {
+  by_float_type(params.problem.type, [&](auto element) {
     using T = decltype(element);
     if (params.grad_input != nullptr && params.problem.inputs() > 0) {
       launch_grad_input<T>(plan.wide_index, params, stream);

@@ -171,7 +171,8 @@ PlanReport plan_of_conv1d(const PlanArguments& arguments, const DeviceFacts& dev
   if (input.size(0) == 0 || input.size(1) == 0) {
     return {.kernel = "none", .reason = "the result is empty"};
   }
-  return plan_conv1d(conv1d_problem(input, weight, length.expect_int(), n[0], n[1], n[3], n[4]),
+  return plan_conv1d(conv1d_problem(input, weight, length.expect_int(), n[0], n[1], n[3], n[4],
+                                    bias.has_value() && bias->defined()),
                      device)
       .report();
 }

@@ -25,10 +25,10 @@ Tensor conv1d_cuda(const Tensor& input, const Tensor& weight, const std::optiona
   const int64_t channels = conv1d_channels(input, weight).expect_int();
   const Tensor out = at::empty({input.size(0), channels, length}, input.options());
   if (out.numel() == 0) return out;
+  const bool has_bias = bias.has_value() && bias->defined();
   const Conv1dProblem problem =
       conv1d_problem(input, weight, length, stride.expect_int(), padding[0].expect_int(),
-                     dilation.expect_int(), groups.expect_int());
-  const bool has_bias = bias.has_value() && bias->defined();
+                     dilation.expect_int(), groups.expect_int(), has_bias);
   launch_conv1d(plan_conv1d(problem, scope.facts()),
                 {.problem = problem,
                  .input = operand(input),
@@ -60,14 +60,14 @@ Conv1dGradients conv1d_backward_cuda(const Tensor& grad, const Tensor& input, co
   }
   const Conv1dProblem problem =
       conv1d_problem(input, weight, length, stride.expect_int(), padding[0].expect_int(),
-                     dilation.expect_int(), groups.expect_int());
-  const Conv1dBackwardPlan plan = plan_conv1d_backward(problem, scope.facts());
-  const auto scratch_type = plan.type == FloatType::kDouble ? at::kDouble : at::kFloat;
-  const auto scratch = [&](bool is_wanted, const Conv1dReduction& reduction) {
-    return at::empty({is_wanted ? reduction.partials : 0}, input.options().dtype(scratch_type));
+                     dilation.expect_int(), groups.expect_int(), /*bias=*/false);
+  const Conv1dBackwardPlan plan = plan_conv1d_backward(problem, wanted, scope.facts());
+  const auto scratch_type = problem.type == FloatType::kDouble ? at::kDouble : at::kFloat;
+  const auto scratch = [&](const Conv1dReduction& reduction) {
+    return at::empty({reduction.partials}, input.options().dtype(scratch_type));
   };
-  const Tensor weight_partials = scratch(wanted[1], plan.weight);
-  const Tensor bias_partials = scratch(wanted[2], plan.bias);
+  const Tensor weight_partials = scratch(plan.weight);
+  const Tensor bias_partials = scratch(plan.bias);
   const auto target = [](const Tensor& tensor) {
     return tensor.numel() == 0 ? nullptr : tensor.mutable_data_ptr();
   };

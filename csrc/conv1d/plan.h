@@ -1,6 +1,7 @@
 // Which kernels conv1d and its gradients take, and why.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "common/device_facts.h"
@@ -24,6 +25,7 @@ struct Conv1dProblem {
   std::int64_t left;  // zeros before the input
   std::int64_t dilation;
   std::int64_t groups;
+  bool bias;  // one is added; the gradients do not ask
 
   std::int64_t inputs() const { return batch * in_channels * length; }
   std::int64_t outputs() const { return batch * out_channels * out_length; }
@@ -36,7 +38,7 @@ enum class Conv1dKernel {
 
 struct Conv1dPlan {
   Conv1dKernel kernel;
-  FloatType type;
+  Conv1dProblem problem;
   bool wide_index;  // a result's index passes 2^31
   std::int64_t blocks;
   const char* reason;
@@ -48,7 +50,7 @@ MEMOPS_API Conv1dPlan plan_conv1d(const Conv1dProblem& problem, const DeviceFact
 
 /// A sum over batch and positions that is cut into `splits` partial sums, added in their order.
 struct Conv1dReduction {
-  std::int64_t sums;      // how many
+  std::int64_t sums;      // how many; 0: not wanted, nothing is launched
   std::int64_t terms;     // of each
   std::int64_t splits;    // partial sums of each; 1: no scratch
   std::int64_t segment;   // terms of one partial sum
@@ -57,16 +59,18 @@ struct Conv1dReduction {
 
 struct Conv1dBackwardPlan {
   Conv1dKernel kernel;
-  FloatType type;
-  bool wide_index;         // of the input's gradient
-  Conv1dReduction weight;  // the weight's gradient
-  Conv1dReduction bias;    // the bias's gradient
+  Conv1dProblem problem;
+  std::array<bool, 3> wanted;  // gradients of input, weight, bias
+  bool wide_index;             // of the input's gradient
+  Conv1dReduction weight;      // the weight's gradient
+  Conv1dReduction bias;        // the bias's gradient
   const char* reason;
 
   MEMOPS_API PlanReport report() const;
 };
 
 MEMOPS_API Conv1dBackwardPlan plan_conv1d_backward(const Conv1dProblem& problem,
+                                                   std::array<bool, 3> wanted,
                                                    const DeviceFacts& device);
 
 }  // namespace memops

@@ -1,6 +1,4 @@
 // The gathers and their gradients on CUDA.
-#include <limits>
-
 #include "common/torch/device.h"
 #include "copy/op.h"
 #include "gather/checks.h"
@@ -34,8 +32,7 @@ Tensor gather_aos_cuda(const Tensor& aos, const Tensor& index, int64_t padding_i
   const std::optional<Tensor> in_place = rows_in_place(aos);
   const Tensor table = in_place ? *in_place : rows_in_place(call_copy(aos)).value();
   const Tensor indices = plain_index(index);
-  const GatherRowsProblem problem =
-      gather_rows_problem(table, indices.numel(), address(table), !in_place);
+  const GatherRowsProblem problem = gather_rows_problem(table, indices, address(table), !in_place);
   launch_gather_rows(plan_gather_rows(problem, scope.facts()),
                      {out.mutable_data_ptr(), table.const_data_ptr(), view_of(indices)},
                      scope.stream());
@@ -50,7 +47,7 @@ Tensor gather_soa_cuda(const Tensor& soa, const Tensor& index) {
   const bool in_place = is_aligned(soa);
   const Tensor table = in_place ? soa : call_copy(soa);
   const Tensor indices = plain_index(index);
-  const GatherFieldsProblem problem = gather_fields_problem(table, indices.numel(), !in_place);
+  const GatherFieldsProblem problem = gather_fields_problem(table, indices, !in_place);
   launch_gather_fields(plan_gather_fields(problem, scope.facts()),
                        {out.mutable_data_ptr(), table.const_data_ptr(), view_of(indices)},
                        scope.stream());
@@ -62,16 +59,11 @@ void sum_into(const Tensor& out, GatherOp op, const Tensor& grad, bool copied, c
               int64_t rows, int64_t padding_index) {
   if (index.numel() == 0) return;
   const DeviceScope scope(grad);
-  const GatherSumPlan plan = plan_gather_sum(
-      gather_sum_problem(op, grad, index, rows, padding_index, address(grad), copied),
-      scope.facts());
+  const GatherSumPlan plan =
+      gather_sum_plan(op, grad, index, rows, padding_index, address(grad), copied, scope.facts());
   Tensor indices = plain_index(index).view({-1});
   Tensor order;
   if (plan.kernel == GatherKernel::kRuns) {
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        indices.numel() <= std::numeric_limits<int>::max(),
-        op == GatherOp::kAosBackward ? "gather_aos_backward" : "gather_soa_backward",
-        ": index has ", indices.numel(), " entries to sort; up to 2^31 - 1 are accepted");
     std::tie(indices, order) = at::sort(indices, /*stable=*/true, /*dim=*/0, /*descending=*/false);
   }
   launch_gather_sum(plan,

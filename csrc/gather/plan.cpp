@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "common/math.h"
+#include "common/saturating.h"
 
 namespace memops {
 namespace {
@@ -144,7 +145,8 @@ PlanReport GatherRowsPlan::report() const {
                     {"panels_per_row", panels},
                     {"scratch_bytes",
                      problem.table_copied ? problem.rows * problem.row_bytes : std::int64_t{0}},
-                    {"bytes", 2 * problem.count * problem.row_bytes}}};
+                    {"bytes", saturating_product(
+                                  {problem.count, 2 * problem.row_bytes + problem.index_bytes})}}};
 }
 
 PlanReport GatherFieldsPlan::report() const {
@@ -153,14 +155,16 @@ PlanReport GatherFieldsPlan::report() const {
       .op = "gather_soa",
       .kernel = name(kernel),
       .reason = reason,
-      .facts = {{"fields", problem.fields},
-                {"columns", problem.columns},
-                {"indices", problem.count},
-                {"element_bytes", std::int64_t{problem.element_bytes}},
-                {"strides", std::vector<std::int64_t>{problem.field_stride, problem.column_stride}},
-                {"fields_per_thread", fields_per_thread},
-                {"scratch_bytes", problem.table_copied ? table_bytes : std::int64_t{0}},
-                {"bytes", 2 * problem.count * problem.fields * problem.element_bytes}}};
+      .facts = {
+          {"fields", problem.fields},
+          {"columns", problem.columns},
+          {"indices", problem.count},
+          {"element_bytes", std::int64_t{problem.element_bytes}},
+          {"strides", std::vector<std::int64_t>{problem.field_stride, problem.column_stride}},
+          {"fields_per_thread", fields_per_thread},
+          {"scratch_bytes", problem.table_copied ? table_bytes : std::int64_t{0}},
+          {"bytes", saturating_product({problem.count, 2 * problem.fields * problem.element_bytes +
+                                                           problem.index_bytes})}}};
 }
 
 PlanReport GatherSumPlan::report() const {
@@ -182,7 +186,10 @@ PlanReport GatherSumPlan::report() const {
                 {"grad_strides",
                  std::vector<std::int64_t>{problem.position_stride, problem.field_stride}},
                 {"scratch_bytes", scratch},
-                {"bytes", (problem.count + problem.rows) * problem.fields * element}}};
+                {"bytes", saturating_sum({saturating_product({problem.count + problem.rows,
+                                                              problem.fields, element}),
+                                          problem.count * problem.index_bytes})},
+                {"flops", saturating_product({problem.count, problem.fields})}}};
 }
 
 }  // namespace memops

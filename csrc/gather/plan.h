@@ -29,6 +29,7 @@ enum class GatherKernel {
 struct GatherRowsProblem {
   std::int64_t rows;   // of the table
   std::int64_t count;  // of the index
+  int index_bytes;     // 4 or 8
   std::int64_t row_bytes;
   std::int64_t row_stride;      // bytes; a row itself is contiguous
   std::uint64_t table_address;  // only the alignment is used
@@ -54,6 +55,7 @@ struct GatherFieldsProblem {
   std::int64_t fields;
   std::int64_t columns;  // of the table
   std::int64_t count;    // of the index
+  int index_bytes;       // 4 or 8
   int element_bytes;
   std::int64_t field_stride;  // elements
   std::int64_t column_stride;

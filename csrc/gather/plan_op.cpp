@@ -21,8 +21,8 @@ PlanReport plan_of_gather_aos(const PlanArguments& arguments, const DeviceFacts&
   check_gather_aos(aos, index, arguments.integers.empty() ? -1 : arguments.integers[0]);
   const std::optional<Tensor> in_place = rows_in_place(aos);
   const Tensor table = in_place ? *in_place : rows_in_place(copy_of(aos)).value();
-  return plan_gather_rows(
-             gather_rows_problem(table, index.numel(), planned_address(table), !in_place), device)
+  return plan_gather_rows(gather_rows_problem(table, index, planned_address(table), !in_place),
+                          device)
       .report();
 }
 
@@ -32,15 +32,14 @@ PlanReport plan_of_gather_soa(const PlanArguments& arguments, const DeviceFacts&
   check_gather_soa(soa, index);
   const bool in_place = planned_address(soa) % soa.element_size() == 0;
   const Tensor table = in_place ? soa : copy_of(soa);
-  return plan_gather_fields(gather_fields_problem(table, index.numel(), !in_place), device)
-      .report();
+  return plan_gather_fields(gather_fields_problem(table, index, !in_place), device).report();
 }
 
 PlanReport plan_sum(GatherOp op, const Tensor& matrix, bool copied, const Tensor& index,
                     int64_t rows, int64_t padding_index, const DeviceFacts& device) {
-  const GatherSumProblem problem =
-      gather_sum_problem(op, matrix, index, rows, padding_index, planned_address(matrix), copied);
-  return plan_gather_sum(problem, device).report();
+  return gather_sum_plan(op, matrix, index, rows, padding_index, planned_address(matrix), copied,
+                         device)
+      .report();
 }
 
 /// What a type without a kernel of its own is converted to.

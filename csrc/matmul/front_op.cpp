@@ -168,19 +168,20 @@ Tensor linear(const Tensor& input, const Tensor& weight, const std::optional<Ten
   return run(lower_linear(input, weight, bias));
 }
 
-PlanReport plan_call(const CoreCall& call, const DeviceFacts& device) {
-  return report_matmul(call.bias, call.a, call.b, device);
+PlanReport plan_call(const MatmulNames& names, const CoreCall& call, const DeviceFacts& device) {
+  return report_matmul(names, call.bias, call.a, call.b, device);
 }
 
 PlanReport plan_of_matmul(const PlanArguments& arguments, const DeviceFacts& device) {
-  return plan_call(lower_matmul(arguments.tensor("matmul", 0), arguments.tensor("matmul", 1)),
-                   device);
+  return plan_call(
+      kMatmul, lower_matmul(arguments.tensor("matmul", 0), arguments.tensor("matmul", 1)), device);
 }
 
 PlanReport plan_of_linear(const PlanArguments& arguments, const DeviceFacts& device) {
   const std::optional<Tensor> bias =
       arguments.tensors.size() > 2 ? arguments.tensors[2] : std::nullopt;
-  return plan_call(lower_linear(arguments.tensor("linear", 0), arguments.tensor("linear", 1), bias),
+  return plan_call(kLinear,
+                   lower_linear(arguments.tensor("linear", 0), arguments.tensor("linear", 1), bias),
                    device);
 }
 

@@ -227,14 +227,14 @@ PlanReport plan_of_mm(const PlanArguments& arguments, const DeviceFacts& device)
   const Tensor& a = arguments.tensor("_mm", 0);
   const Tensor& b = arguments.tensor("_mm", 1);
   check_mm(a, b);
-  return report_matmul(std::nullopt, a, b, device);
+  return report_matmul(kMatmul, std::nullopt, a, b, device);
 }
 
 PlanReport plan_of_bmm(const PlanArguments& arguments, const DeviceFacts& device) {
   const Tensor& a = arguments.tensor("_bmm", 0);
   const Tensor& b = arguments.tensor("_bmm", 1);
   check_bmm(a, b);
-  return report_matmul(std::nullopt, a, b, device);
+  return report_matmul(kMatmul, std::nullopt, a, b, device);
 }
 
 PlanReport plan_of_addmm(const PlanArguments& arguments, const DeviceFacts& device) {
@@ -242,7 +242,7 @@ PlanReport plan_of_addmm(const PlanArguments& arguments, const DeviceFacts& devi
   const Tensor& a = arguments.tensor("_addmm", 1);
   const Tensor& b = arguments.tensor("_addmm", 2);
   check_addmm(bias, a, b);
-  return report_matmul(bias, a, b, device);
+  return report_matmul(kLinear, bias, a, b, device);
 }
 
 const PlanRegistration kPlans[] = {
@@ -314,19 +314,15 @@ Tensor call_matmul(const std::optional<Tensor>& bias, const Tensor& a, const Ten
   return a.dim() == 2 && b.dim() == 2 ? mm_op().call(a, b) : bmm_op().call(a, b);
 }
 
-PlanReport report_matmul(const std::optional<Tensor>& bias, const Tensor& a, const Tensor& b,
-                         const DeviceFacts& device) {
-  const std::optional<FloatType> element = float_type(a);
-  if (!element) {
-    return {.kernel = "aten::matmul",
-            .reason = std::string("the CUDA kernels have no ") + c10::toString(a.scalar_type())};
-  }
+PlanReport report_matmul(const MatmulNames& names, const std::optional<Tensor>& bias,
+                         const Tensor& a, const Tensor& b, const DeviceFacts& device) {
+  check_floating_on_cuda(names.op, names.a, a);
   const c10::SymDimVector sizes = product_shape(a, b);
   const at::IntArrayRef shape = C10_AS_INTARRAYREF_SLOW(sizes);
   if (std::count(shape.begin(), shape.end(), 0) != 0) {
     return {.kernel = "none", .reason = "the result is empty"};
   }
-  return plan_matmul(matmul_problem(*element, shape, a, b, bias), device).report();
+  return plan_matmul(matmul_problem(float_type(a).value(), shape, a, b, bias), device).report();
 }
 
 TORCH_LIBRARY_IMPL(memops, CPU, m) {

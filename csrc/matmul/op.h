@@ -39,8 +39,9 @@ MEMOPS_API c10::SymDimVector product_shape(const at::Tensor& a, const at::Tensor
 at::Tensor call_matmul(const std::optional<at::Tensor>& bias, const at::Tensor& a,
                        const at::Tensor& b);
 
-/// The plan of that call.
-PlanReport report_matmul(const std::optional<at::Tensor>& bias, const at::Tensor& a,
-                         const at::Tensor& b, const DeviceFacts& device);
+/// The plan of that call on CUDA. Raises NotImplementedError for a dtype without kernels, as the
+/// call does.
+PlanReport report_matmul(const MatmulNames& names, const std::optional<at::Tensor>& bias,
+                         const at::Tensor& a, const at::Tensor& b, const DeviceFacts& device);
 
 }  // namespace memops

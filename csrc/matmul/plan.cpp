@@ -1,11 +1,10 @@
 #include "matmul/plan.h"
 
-#include <initializer_list>
-#include <limits>
 #include <string>
 #include <utility>
 
 #include "common/math.h"
+#include "common/saturating.h"
 
 namespace memops {
 namespace {
@@ -47,27 +46,6 @@ MatrixStrides normalise(std::int64_t rows, std::int64_t columns, MatrixStrides s
 bool along_columns(std::int64_t rows, std::int64_t columns, MatrixStrides strides) {
   if (columns <= 1) return rows <= 1;
   return rows <= 1 || strides.column <= strides.row;
-}
-
-/// A product of sizes, the largest int64 where it does not fit: expanded views have no memory that
-/// bounds it.
-std::int64_t saturating_product(std::initializer_list<std::int64_t> factors) {
-  std::int64_t product = 1;
-  for (const std::int64_t factor : factors) {
-    if (factor == 0) return 0;
-    if (__builtin_mul_overflow(product, factor, &product)) {
-      product = std::numeric_limits<std::int64_t>::max();
-    }
-  }
-  return product;
-}
-
-std::int64_t saturating_sum(std::initializer_list<std::int64_t> terms) {
-  std::int64_t sum = 0;
-  for (const std::int64_t term : terms) {
-    if (__builtin_add_overflow(sum, term, &sum)) sum = std::numeric_limits<std::int64_t>::max();
-  }
-  return sum;
 }
 
 std::int64_t batches(const MatmulProblem& problem) {

@@ -121,7 +121,10 @@ def print_outcome(outcome: Outcome, console: Console) -> None:
     console.print(console_table(outcome.rows))
     console.print("Floor: " + ", ".join(floor_lines(outcome.floor)))
     if any(row.rate_unit == "B/s" and (row.share or 0) > 1 for row in outcome.rows):
-        console.print("A share above 100 % means that the data stayed in a cache.")
+        console.print(
+            "A share above 100 % means that the data stayed in a cache, or, by a few per cent, "
+            "noise of the clock."
+        )
     theirs, ours = outcome.theirs, outcome.ours
     text = f"Training: test accuracy {theirs.accuracy:.1%} with torch.nn ({theirs.seconds:.1f} s)"
     if ours is not None:
