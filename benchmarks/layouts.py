@@ -83,31 +83,39 @@ class Layout:
 
     @property
     def bytes(self) -> int:
-        """Bytes read and written; of rows with gaps, and of stepped ones, whole sectors."""
+        """Bytes that DRAM moves: of rows with gaps, and of stepped ones, whole sectors.
+
+        A sector that is written in part is read first: Nsight Compute counts it on an H200
+        (docs/benchmarks.md).
+        """
         read = written = self.result_bytes
         if self.kind == "pitch":
-            read = self._sectors(self.shape)
+            read = SECTOR * self._sectors(self.shape)[0]
         elif self.kind == "into":
-            written = self._sectors(self.result)
+            touched, filled = self._sectors(self.result)
+            written = SECTOR * (2 * touched - filled)
         elif self.kind == "step":
             read = math.prod(self.shape) * min(SECTOR, self.extra * self.itemsize)
         return read + written
 
-    def _sectors(self, shape: Sequence[int]) -> int:
-        """Bytes of the sectors that rows of this shape touch where each has `extra` elements more."""
+    def _sectors(self, shape: Sequence[int]) -> tuple[int, int]:
+        """How many sectors rows of this shape touch, each `extra` elements longer, and fill."""
         rows, row = math.prod(shape[:-1]), shape[-1] * self.itemsize
         pitch = row + self.extra * self.itemsize
 
-        def touched(count: int) -> int:
-            sectors, end = 0, 0
-            for start in range(0, count * pitch, pitch):
+        def count(rows: int) -> tuple[int, int]:
+            touched, filled, end = 0, 0, 0
+            for start in range(0, rows * pitch, pitch):
                 last = -(-(start + row) // SECTOR)
-                sectors += last - max(start // SECTOR, end)
+                touched += last - max(start // SECTOR, end)
+                filled += max(0, (start + row) // SECTOR + -start // SECTOR)
                 end = last
-            return sectors
+            return touched, filled
 
         # every 32nd row begins at a sector's beginning
-        return SECTOR * (rows // SECTOR * touched(SECTOR) + touched(rows % SECTOR))
+        whole, rest = count(SECTOR), count(rows % SECTOR)
+        periods = rows // SECTOR
+        return periods * whole[0] + rest[0], periods * whole[1] + rest[1]
 
     @property
     def inputs(self) -> str:

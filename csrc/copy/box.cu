@@ -64,13 +64,16 @@ struct BoxArguments {
   const char* src;
   const char* src_end;
   std::uint32_t boxes;
-  std::uint32_t loads;   // of a box: elements, or words
-  std::uint32_t stores;  // of a box: elements, or words
+  std::uint32_t loads;   // of a box: elements, or parts of the source's runs
+  std::uint32_t stores;  // of a box: elements, or parts of the destination's runs
+  BoxOrder load;         // strides of the source
+  BoxOrder store;        // strides of the destination
+  // For elements shorter than a word, which are put into the destination's order in words.
+  std::uint32_t words;
   std::uint32_t run_bytes;  // of the destination
-  FastDivisor run_words;    // of the destination, and one more
-  BoxOrder load;     // strides of the source
-  BoxOrder store;    // strides of the destination
-  BoxOrder element;  // of the destination's order, places in the source's
+  FastDivisor run_words;    // of the destination
+  FastDivisor run_parts;    // of the destination, one more than it holds: it may begin anywhere
+  BoxOrder element;         // of the destination's order, places in the source's
   int cuts;
   BoxCut cut[kMostBoxDimensions];
   StridedViews<kMostBatchDimensions> batch;
@@ -96,18 +99,25 @@ __device__ std::int32_t skewed(std::int32_t byte) {
 }
 
 template <class Element>
-struct BoxShape {
-  static constexpr int kUnit = sizeof(Element) < 4 ? 4 : sizeof(Element);
-  static constexpr int kItems = box_items(sizeof(Element)) / kBoxThreads;  // of a thread
-  static constexpr int kBytes = kItems * kBoxThreads * kUnit;
-  static constexpr int kSkewedBytes = kBytes + kBytes / 128 * kUnit;
+struct LongBox {
+  static constexpr int kItems = kLongBoxBytes / sizeof(Element) / kBoxThreads;  // of a thread
+  static constexpr int kSkewedBytes = kLongBoxBytes + kLongBoxBytes / 128 * sizeof(Element);
+};
+
+template <class Element>
+struct ShortBox {
+  static constexpr int kBytes = kShortBoxBytes;
+  static constexpr int kSkewedBytes = kBytes + kBytes / 128 * 4;
+  static constexpr int kPlacesBytes = kBytes / sizeof(Element) * sizeof(std::uint16_t);
+  static constexpr int kSharedBytes = kSkewedBytes + kBytes + kVectorBytes + kPlacesBytes;
 };
 
 template <class Element>
 __global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
     copy_box_kernel(const __grid_constant__ BoxArguments a) {
-  constexpr int kItems = BoxShape<Element>::kItems;
-  __shared__ alignas(128) unsigned char buffers[2][BoxShape<Element>::kSkewedBytes];
+  using Shape = LongBox<Element>;
+  constexpr int kItems = Shape::kItems;
+  __shared__ alignas(128) unsigned char buffers[2][Shape::kSkewedBytes];
   std::int32_t load_offsets[kItems];
   std::int32_t store_offsets[kItems];
   std::int32_t places[kItems];
@@ -150,103 +160,128 @@ __global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
   }
 }
 
-/// Elements shorter than a word: runs are read in words into `read`, their elements put into the
-/// destination's order in `turned`, and written in words from there, wherever the runs begin.
-template <class Element>
-__global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
-    copy_box_words_kernel(const __grid_constant__ BoxArguments a) {
-  constexpr int kItems = BoxShape<Element>::kItems;
-  constexpr int kPerWord = 4 / sizeof(Element);
-  constexpr int kBatch = 2;  // loads in flight
+/// kBytes (4 or 16) from any address, as far as they lie before `end`.
+template <int kBytes>
+__device__ void load_part(std::uint32_t (&words)[kBytes / 4], const char* from, const char* end) {
+  if (from + kBytes + 4 <= end) {
+    const auto at = reinterpret_cast<std::uintptr_t>(from);
+    const auto* const aligned = reinterpret_cast<const std::uint32_t*>(at & ~std::uintptr_t{3});
+    std::uint32_t read[kBytes / 4 + 1];
+#pragma unroll
+    for (int w = 0; w <= kBytes / 4; ++w) read[w] = __ldg(aligned + w);
+#pragma unroll
+    for (int w = 0; w < kBytes / 4; ++w) {
+      words[w] = __funnelshift_r(read[w], read[w + 1], 8 * (at & 3));
+    }
+  } else {
+#pragma unroll
+    for (int w = 0; w < kBytes / 4; ++w) {
+      words[w] = from + 4 * w < end ? load_word(from + 4 * w, end) : 0;
+    }
+  }
+}
+
+/// Elements shorter than a word: runs are read in parts of kLoadBytes into `read`, their elements
+/// put into the destination's order in `turned`, and written from there in parts of kStoreBytes,
+/// wherever the runs begin.
+template <class Element, int kLoadBytes, int kStoreBytes>
+__global__ void __launch_bounds__(kShortBoxThreads, 3)
+    copy_short_box_kernel(const __grid_constant__ BoxArguments a) {
+  using Shape = ShortBox<Element>;
+  constexpr int kBytes = sizeof(Element);
+  constexpr int kPerWord = 4 / kBytes;
+  constexpr int kLoads = Shape::kBytes / kLoadBytes / kShortBoxThreads;
+  constexpr int kStores = Shape::kBytes / kStoreBytes / kShortBoxThreads;
   using Places = std::conditional_t<kPerWord == 4, ushort4, ushort2>;
   extern __shared__ __align__(128) unsigned char shared[];
-  auto* const read = shared;
-  auto* const turned = reinterpret_cast<std::uint32_t*>(read + BoxShape<Element>::kSkewedBytes);
-  auto* const places = reinterpret_cast<Places*>(turned + kItems * kBoxThreads);
+  unsigned char* const read = shared;
+  unsigned char* const turned = read + Shape::kSkewedBytes;
+  auto* const places = reinterpret_cast<Places*>(turned + Shape::kBytes + kVectorBytes);
 
-  std::int32_t load_offsets[kItems];
-  std::int32_t store_offsets[kItems];
-  unsigned inner = 0;  // a bit for each word that lies inside its run wherever that begins
+  std::int32_t load_offsets[kLoads];
+  std::int32_t store_offsets[kStores];
+  std::int32_t store_places[kStores];
+  unsigned inner = 0;  // a bit for each part that lies inside its run wherever that begins
 #pragma unroll
-  for (int k = 0; k < kItems; ++k) {
-    const std::uint32_t i = threadIdx.x + k * kBoxThreads;
-    load_offsets[k] = locate(a.load, i).offset;
+  for (int k = 0; k < kLoads; ++k) {
+    load_offsets[k] = locate(a.load, threadIdx.x + k * kShortBoxThreads).offset;
+  }
+#pragma unroll
+  for (int k = 0; k < kStores; ++k) {
+    const std::uint32_t i = threadIdx.x + k * kShortBoxThreads;
     store_offsets[k] = locate(a.store, i).offset;
+    const auto [row, part] = divide(i, a.run_parts);
+    store_places[k] = 4 * row * a.run_words.divisor + part * kStoreBytes;
+    if (part > 0 && (part + 1) * kStoreBytes <= a.run_bytes) inner |= 1u << k;
+  }
+  for (std::uint32_t i = threadIdx.x; i < a.words; i += kShortBoxThreads) {
     const auto [row, word] = divide(i, a.run_words);
-    if (word > 0 && 4 * word + 4 <= a.run_bytes) inner |= 1u << k;
+    const std::uint32_t run = a.run_bytes / kBytes;
     alignas(8) std::uint16_t at[kPerWord];
 #pragma unroll
     for (int e = 0; e < kPerWord; ++e) {
-      const std::uint32_t of_run = word * kPerWord + e;
-      const std::uint32_t run = a.run_bytes / sizeof(Element);
-      const std::int32_t place = of_run < run ? locate(a.element, row * run + of_run).place : 0;
-      at[e] = static_cast<std::uint16_t>(skewed<4>(place));
+      const std::uint32_t of_run = min(word * kPerWord + e, run - 1);
+      at[e] = static_cast<std::uint16_t>(skewed<4>(locate(a.element, row * run + of_run).place));
     }
-    if (i < a.stores) places[i] = *reinterpret_cast<const Places*>(at);
+    places[i] = *reinterpret_cast<const Places*>(at);
   }
 
   for (std::uint32_t box = blockIdx.x; box < a.boxes; box += gridDim.x) {
     const auto begin = box_begin(a, box);
     const char* const src = a.src + begin.src;
 #pragma unroll
-    for (int k0 = 0; k0 < kItems; k0 += kBatch) {
-      std::uint32_t words[kBatch];
+    for (int k = 0; k < kLoads; ++k) {
+      const std::uint32_t i = threadIdx.x + k * kShortBoxThreads;
+      if (i >= a.loads) break;
+      std::uint32_t words[kLoadBytes / 4];
+      load_part<kLoadBytes>(words, src + load_offsets[k], a.src_end);
+      auto* const to = reinterpret_cast<std::uint32_t*>(read + skewed<4>(i * kLoadBytes));
 #pragma unroll
-      for (int k = 0; k < kBatch; ++k) {
-        if (threadIdx.x + (k0 + k) * kBoxThreads >= a.loads) break;
-        const char* const from = src + load_offsets[k0 + k];
-        if (from + 8 <= a.src_end) {
-          const auto at = reinterpret_cast<std::uintptr_t>(from);
-          const auto* const aligned =
-              reinterpret_cast<const std::uint32_t*>(at & ~std::uintptr_t{3});
-          words[k] = __funnelshift_r(__ldg(aligned), __ldg(aligned + 1), 8 * (at & 3));
-        } else {
-          words[k] = load_word(from, a.src_end);
-        }
-      }
-#pragma unroll
-      for (int k = 0; k < kBatch; ++k) {
-        const std::uint32_t i = threadIdx.x + (k0 + k) * kBoxThreads;
-        if (i >= a.loads) break;
-        *reinterpret_cast<std::uint32_t*>(read + skewed<4>(4 * i)) = words[k];
-      }
+      for (int w = 0; w < kLoadBytes / 4; ++w) to[w] = words[w];
     }
     __syncthreads();
-#pragma unroll
-    for (int k = 0; k < kItems; ++k) {
-      const std::uint32_t i = threadIdx.x + k * kBoxThreads;
-      if (i >= a.stores) break;
+#pragma unroll 4
+    for (std::uint32_t i = threadIdx.x; i < a.words; i += kShortBoxThreads) {
       const Places at = places[i];
       const auto element = [&](std::uint16_t place) -> std::uint32_t {
         return *reinterpret_cast<const Element*>(read + place);
       };
+      auto* const to = reinterpret_cast<std::uint32_t*>(turned) + i;
       if constexpr (kPerWord == 4) {
-        turned[i] = __byte_perm(__byte_perm(element(at.x), element(at.y), 0x0040),
-                                __byte_perm(element(at.z), element(at.w), 0x0040), 0x5410);
+        *to = __byte_perm(__byte_perm(element(at.x), element(at.y), 0x0040),
+                          __byte_perm(element(at.z), element(at.w), 0x0040), 0x5410);
       } else {
-        turned[i] = __byte_perm(element(at.x), element(at.y), 0x5410);
+        *to = __byte_perm(element(at.x), element(at.y), 0x5410);
       }
     }
     __syncthreads();
     char* const dst = a.dst + begin.dst;
 #pragma unroll
-    for (int k = 0; k < kItems; ++k) {
-      const std::uint32_t i = threadIdx.x + k * kBoxThreads;
-      if (i >= a.stores) break;
-      char* const to = dst + store_offsets[k];
-      const auto before = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(to) & 3);
-      // The aligned word there begins `before` bytes ahead of the run's word.
-      const std::uint32_t value = __funnelshift_rc(i == 0 ? 0 : turned[i - 1], turned[i],
-                                                   8 * (4 - before));
+    for (int k = 0; k < kStores; ++k) {
+      if (threadIdx.x + k * kShortBoxThreads >= a.stores) break;
+      char* to = dst + store_offsets[k];
+      // The aligned part there begins so many bytes ahead of the run's part.
+      const auto before =
+          static_cast<int>(reinterpret_cast<std::uintptr_t>(to) & (kStoreBytes - 1));
+      to -= before;
+      const int from = store_places[k] - before;
       if (inner >> k & 1) {
-        *reinterpret_cast<std::uint32_t*>(to - before) = value;
-      } else {
-        const int first = static_cast<int>(4 * divide(i, a.run_words).remainder - before);
+        const auto* const words = reinterpret_cast<const std::uint32_t*>(turned) + from / 4;
+        const unsigned shift = 8 * (from % 4);
+        alignas(kStoreBytes) std::uint32_t part[kStoreBytes / 4];
 #pragma unroll
-        for (int b = 0; b < 4; b += sizeof(Element)) {
-          if (first + b >= 0 && first + b < static_cast<int>(a.run_bytes)) {
-            *reinterpret_cast<Element*>(to - before + b) = static_cast<Element>(value >> (8 * b));
-          }
+        for (int w = 0; w < kStoreBytes / 4; ++w) {
+          part[w] = __funnelshift_r(words[w], words[w + 1], shift);
+        }
+        using Part = std::conditional_t<kStoreBytes == 4, std::uint32_t, uint4>;
+        *reinterpret_cast<Part*>(to) = *reinterpret_cast<const Part*>(part);
+      } else {
+        const auto part =
+            static_cast<int>(divide(threadIdx.x + k * kShortBoxThreads, a.run_parts).remainder);
+        const int of_run = part * kStoreBytes - before;
+        const int last = min(kStoreBytes, static_cast<int>(a.run_bytes) - of_run);
+        for (int b = max(0, -of_run); b < last; b += kBytes) {
+          *reinterpret_cast<Element*>(to + b) = *reinterpret_cast<const Element*>(turned + from + b);
         }
       }
     }
@@ -279,7 +314,7 @@ std::vector<std::int64_t> places_of(const BoxCopy& copy, int element_bytes,
 void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
             cudaStream_t stream) {
   const int bytes = plan.layout.element_bytes;
-  const bool words = bytes < 4;
+  const bool in_parts = bytes < 4;
   BoxArguments a{};
   a.dst = static_cast<char*>(params.dst);
   a.src = static_cast<const char*>(params.src);
@@ -294,54 +329,62 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
                        static_cast<std::uint32_t>(d.size - part.tile), d.dst_stride * bytes,
                        d.src_stride * bytes};
   }
-  const std::int64_t src_words = ceil_div<std::int64_t>(copy.src_run * bytes, 4);
-  const std::int64_t dst_words = ceil_div<std::int64_t>(copy.dst_run * bytes, 4) + 1;
+  const std::int64_t src_parts = ceil_div(copy.src_run * bytes, copy.load_bytes);
+  const std::int64_t dst_parts = ceil_div(copy.dst_run * bytes, copy.store_bytes) + 1;
   const std::vector<std::int64_t> places =
-      places_of(copy, bytes, words ? 4 * src_words : copy.src_run * bytes);
+      places_of(copy, bytes, in_parts ? copy.load_bytes * src_parts : copy.src_run * bytes);
   const auto place_of = [&](const BoxCopy::Part& part) {
     const auto same = [&](const BoxCopy::Part& other) { return other.dimension == part.dimension; };
     return places[std::ranges::find_if(copy.src_order, same) - copy.src_order.begin()];
   };
-  const auto order = [&](std::span<const BoxCopy::Part> parts, std::int64_t run,
-                         std::int64_t run_words, std::int64_t CopyDimension::*stride) {
+  // Elements one by one, or the parts of the runs and then the runs.
+  const auto order = [&](std::span<const BoxCopy::Part> dimensions, std::int64_t run,
+                         std::int64_t parts, std::int64_t part_bytes,
+                         std::int64_t CopyDimension::*stride) {
     BoxOrder made;
-    if (words) made.append(run_words, 4, 0);
+    if (in_parts) made.append(parts, part_bytes, 0);
     std::int64_t elements = 1;
-    for (const BoxCopy::Part& part : parts) {
-      if (!words || elements >= run) {
+    for (const BoxCopy::Part& part : dimensions) {
+      if (!in_parts || elements >= run) {
         made.append(part.tile, part.dimension.*stride * bytes, place_of(part));
       }
       elements *= part.tile;
     }
     return made;
   };
-  a.load = order(copy.src_order, copy.src_run, src_words, &CopyDimension::src_stride);
-  a.store = order(copy.dst_order, copy.dst_run, dst_words, &CopyDimension::dst_stride);
-  for (const BoxCopy::Part& part : copy.dst_order) {
-    a.element.append(part.tile, 0, place_of(part));
+  a.load = order(copy.src_order, copy.src_run, src_parts, copy.load_bytes,
+                 &CopyDimension::src_stride);
+  a.store = order(copy.dst_order, copy.dst_run, dst_parts, copy.store_bytes,
+                  &CopyDimension::dst_stride);
+  a.loads = a.stores = static_cast<std::uint32_t>(copy.elements);
+  if (in_parts) {
+    const std::int64_t run_words = ceil_div<std::int64_t>(copy.dst_run * bytes, 4);
+    for (const BoxCopy::Part& part : copy.dst_order) a.element.append(part.tile, 0, place_of(part));
+    a.words = static_cast<std::uint32_t>(copy.elements / copy.dst_run * run_words);
+    a.run_bytes = static_cast<std::uint32_t>(copy.dst_run * bytes);
+    a.run_words = FastDivisor(run_words);
+    a.run_parts = FastDivisor(dst_parts);
+    a.loads = static_cast<std::uint32_t>(copy.elements / copy.src_run * src_parts);
+    a.stores = static_cast<std::uint32_t>(copy.elements / copy.dst_run * dst_parts);
   }
-  a.run_bytes = static_cast<std::uint32_t>(copy.dst_run * bytes);
-  a.run_words = FastDivisor(dst_words);
-  a.loads = static_cast<std::uint32_t>(words ? copy.elements / copy.src_run * src_words
-                                             : copy.elements);
-  a.stores = static_cast<std::uint32_t>(words ? copy.elements / copy.dst_run * dst_words
-                                              : copy.elements);
 
   const unsigned grid = grid_blocks(plan.blocks, "copy_box");
-  const auto run_words_kernel = [&](auto element) {
+  const auto run_short = [&](auto element) {
     using Element = decltype(element);
-    using Shape = BoxShape<Element>;
-    constexpr int kPlaces = Shape::kBytes / sizeof(Element) * sizeof(std::uint16_t);
-    constexpr int kShared = Shape::kSkewedBytes + Shape::kBytes + kPlaces;
-    const auto kernel = copy_box_words_kernel<Element>;
-    allow_shared_bytes(kernel, kShared, "copy_box");
-    kernel<<<grid, kBoxThreads, kShared, stream>>>(a);
+    const bool vector_stores = copy.store_bytes == kVectorBytes;
+    const auto kernel =
+        copy.load_bytes == kVectorBytes
+            ? (vector_stores ? copy_short_box_kernel<Element, 16, 16>
+                             : copy_short_box_kernel<Element, 16, 4>)
+            : (vector_stores ? copy_short_box_kernel<Element, 4, 16>
+                             : copy_short_box_kernel<Element, 4, 4>);
+    kernel<<<grid, kShortBoxThreads, ShortBox<Element>::kSharedBytes, stream>>>(a);
   };
   switch (bytes) {
     case 1:
-      return run_words_kernel(std::uint8_t{});
+      return run_short(std::uint8_t{});
     case 2:
-      return run_words_kernel(std::uint16_t{});
+      return run_short(std::uint16_t{});
     case 4:
       return copy_box_kernel<std::uint32_t><<<grid, kBoxThreads, 0, stream>>>(a);
     case 8:

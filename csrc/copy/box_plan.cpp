@@ -10,6 +10,7 @@
 namespace memops {
 namespace {
 
+constexpr std::int64_t kLongRun = 256;  // bytes: its two partial vectors cost little
 constexpr std::int64_t kMostSpan = std::int64_t{1} << 30;  // bytes, of a box in either view
 
 /// How far a box reaches in every dimension of a layout, and what follows from it.
@@ -54,13 +55,22 @@ class Tiles {
     return n;
   }
 
+  /// How many bytes of a run of a view are moved at once: whole vectors where runs are long.
+  std::int64_t part_bytes(View view) const {
+    const int bytes = layout_.element_bytes;
+    if (bytes >= 4) return bytes;
+    const std::int64_t long_run = view == View::kDst ? kLongRun : kLongRun / 4;
+    return run(view) * bytes >= long_run ? kVectorBytes : 4;
+  }
+
   bool fits() const {
     const int bytes = layout_.element_bytes;
-    if (bytes >= 4) return elements() <= box_items(bytes);
-    const std::int64_t most = box_items(bytes);
-    const auto words = [&](View view) { return ceil_div<std::int64_t>(run(view) * bytes, 4); };
-    return elements() / run(View::kSrc) * words(View::kSrc) <= most &&
-           elements() / run(View::kDst) * (words(View::kDst) + 1) <= most;
+    if (bytes >= 4) return elements() * bytes <= kLongBoxBytes;
+    const auto padded = [&](View view, int more) {
+      const std::int64_t part = part_bytes(view);
+      return elements() / run(view) * (ceil_div(run(view) * bytes, part) + more) * part;
+    };
+    return padded(View::kSrc, 0) <= kShortBoxBytes && padded(View::kDst, 1) <= kShortBoxBytes;
   }
 
   /// Makes the box longer in the nearest dimension of `view` that it does not hold whole, by as
@@ -110,6 +120,8 @@ std::optional<BoxCopy> box_copy(const CopyLayout& layout) {
   copy.elements = tiles.elements();
   copy.dst_run = tiles.run(View::kDst);
   copy.src_run = tiles.run(View::kSrc);
+  copy.load_bytes = tiles.part_bytes(View::kSrc);
+  copy.store_bytes = tiles.part_bytes(View::kDst);
   std::int64_t dst_span = 0;
   std::int64_t src_span = 0;
   const auto part = [&](int i) {
@@ -142,8 +154,9 @@ std::int64_t BoxCopy::boxes() const {
   return n;
 }
 
-std::int64_t blocks_of(const BoxCopy& copy, const DeviceFacts& device) {
-  return std::min<std::int64_t>(copy.boxes(), std::int64_t{kBoxBlocks} * device.multiprocessors);
+std::int64_t blocks_of(const BoxCopy& copy, int element_bytes, const DeviceFacts& device) {
+  const std::int64_t blocks = element_bytes < 4 ? kShortBoxBlocks : kBoxBlocks;
+  return std::min<std::int64_t>(copy.boxes(), blocks * device.multiprocessors);
 }
 
 void add_facts(const BoxCopy& copy, PlanReport& report) {

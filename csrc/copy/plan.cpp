@@ -15,6 +15,8 @@ namespace {
 constexpr std::int64_t kMost31Bits = std::numeric_limits<std::int32_t>::max();
 // A tile emptier than this loses to a box, which fits the sizes.
 constexpr double kFullTile = 0.6;
+// Elements of 1 and 2 bytes in shorter runs cost a box as much as single accesses do.
+constexpr std::int64_t kShortestBoxRunBytes = 16;
 
 bool one_run(const CopyLayout& layout) {
   const auto& dims = layout.dimensions;
@@ -29,6 +31,26 @@ bool offsets_pass_31_bits(const CopyLayout& layout) {
     src_last += (d.size - 1) * d.src_stride;
   }
   return std::max(dst_last, src_last) > kMost31Bits / layout.element_bytes;
+}
+
+StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
+  std::int64_t dense = 1;
+  for (auto d = layout.dimensions.rbegin(); d != layout.dimensions.rend(); ++d) {
+    if (d->dst_stride != dense) dense = 0;
+    dense *= d->size;
+  }
+  const bool wide = offsets_pass_31_bits(layout);
+  const auto pack_bytes = static_cast<std::uint64_t>(kStridedElements * layout.element_bytes);
+  const bool few = layout.dimensions.size() > 1 && layout.dimensions.size() <= kFewDimensions;
+  return {wide, !wide && few && dense > 0 && layout.element_bytes <= 4 &&
+                    dst_address % pack_bytes == 0};
+}
+
+bool worth_a_box(const BoxCopy& box, const CopyLayout& layout, const DeviceFacts& device) {
+  if (layout.dimensions.size() == 1) return false;
+  const int bytes = layout.element_bytes;
+  if (bytes < 4 && std::min(box.src_run, box.dst_run) * bytes < kShortestBoxRunBytes) return false;
+  return 2 * layout.elements() * bytes > device.l2_bytes / 2;
 }
 
 }  // namespace
@@ -72,7 +94,7 @@ CopyPlan plan_copy(const CopyProblem& problem, const DeviceFacts& device) {
   const CopyLayout layout =
       widen_elements(problem.layout, problem.dst_address, problem.src_address);
   if (const auto rows = rows_copy(layout)) {
-    return {*rows, layout, blocks_of(*rows), "both views hold the same runs of 64 bytes or more"};
+    return {*rows, layout, blocks_of(*rows), "both views hold the same long runs"};
   }
   if (const auto fields = fields_copy(layout, problem.dst_address, problem.src_address)) {
     return {*fields, layout, blocks_of(*fields, layout.element_bytes),
@@ -83,15 +105,13 @@ CopyPlan plan_copy(const CopyProblem& problem, const DeviceFacts& device) {
     return {*tile, layout, blocks_of(*tile),
             "the views are contiguous along different dimensions: tiles keep both sides coalesced"};
   }
-  if (layout.dimensions.size() > 1) {
-    if (const auto box = box_copy(layout)) {
-      return {*box, layout, blocks_of(*box, device),
-              "runs are short, share dimensions or lie between 16-byte boundaries"};
-    }
+  if (const auto box = box_copy(layout); box && worth_a_box(*box, layout, device)) {
+    return {*box, layout, blocks_of(*box, layout.element_bytes, device),
+            "runs are short, share dimensions or lie between 16-byte boundaries"};
   }
-  return {StridedCopy{offsets_pass_31_bits(layout)}, layout,
+  return {strided_copy(layout, problem.dst_address), layout,
           ceil_div<std::int64_t>(layout.elements(), kStridedElements * kCopyThreads),
-          "one dimension with gaps, or too many dimensions for a box"};
+          "one dimension with gaps, runs too short for a box, or a cache that holds it all"};
 }
 
 const char* name(const CopyPlan::Kernel& kernel) {

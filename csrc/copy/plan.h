@@ -27,12 +27,12 @@ constexpr int kStridedElements = 4;        // of a thread
 constexpr int kMostFields = 16;
 constexpr int kBoxThreads = 512;
 constexpr int kBoxBlocks = 2;  // of a multiprocessor
+constexpr int kLongBoxBytes = 16 << 10;  // elements of 4 bytes and more
+constexpr int kShortBoxThreads = 256;
+constexpr int kShortBoxBlocks = 5;
+constexpr int kShortBoxBytes = 8 << 10;  // elements of 1 and 2 bytes
 constexpr int kMostBoxDimensions = 6;
-
-/// Elements of a box, or words of four bytes where elements are shorter: 16 KB.
-constexpr int box_items(int element_bytes) {
-  return (16 << 10) / (element_bytes < 4 ? 4 : element_bytes);
-}
+constexpr int kFewDimensions = 6;  // of a strided copy with kernels of their own
 constexpr int kMostRunDimensions = 3;
 constexpr int kMostBatchDimensions = 6;
 
@@ -99,13 +99,16 @@ struct BoxCopy {
   std::int64_t elements;             // of a box
   std::int64_t src_run;              // of these the source holds so many in one run
   std::int64_t dst_run;
+  std::int64_t load_bytes;  // elements shorter than a word: 4 or 16 bytes of a run at once
+  std::int64_t store_bytes;
 
   MEMOPS_API std::int64_t boxes() const;
 };
 
-/// One element a thread and step, any strides.
+/// Element by element in the destination's order, any strides.
 struct StridedCopy {
   bool wide_offsets;  // a byte offset passes 2^31
+  bool packed;        // the destination is contiguous: neighbouring elements share a store
 };
 
 struct CopyPlan {

@@ -30,6 +30,7 @@ void add_facts(const TileCopy& copy, PlanReport& report) {
 }
 
 void add_facts(const StridedCopy& copy, PlanReport& report) {
+  report.facts.emplace_back("packed", std::int64_t{copy.packed});
   report.facts.emplace_back("index_bits", std::int64_t{copy.wide_offsets ? 64 : 32});
 }
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "common/cuda/fast_divisor.h"
-#include "copy/layout.h"
+#include "copy/plan.h"
 
 namespace memops {
 
@@ -33,7 +33,6 @@ struct StridedViews {
   }
 };
 
-constexpr int kFewDimensions = 6;
 constexpr int kAllDimensions = 66;  // PyTorch's own limit, and two that narrower elements add
 
 /// Calls `launch` with the dimensions as views; a launch copies the few ones sooner.
@@ -62,6 +61,25 @@ __device__ ViewOffsets<Offset> offsets_of(const StridedViews<kCapacity>& views,
     at.dst += static_cast<Offset>(coordinate) * static_cast<Offset>(views.dst_strides[d]);
     at.src += static_cast<Offset>(coordinate) * static_cast<Offset>(views.src_strides[d]);
     index = rest;
+  }
+  return at;
+}
+
+/// The same for a rank that the compiler knows.
+template <class Offset, int kRank, int kCapacity>
+__device__ ViewOffsets<Offset> offsets_of_rank(const StridedViews<kCapacity>& views,
+                                               std::uint32_t index) {
+  ViewOffsets<Offset> at{0, 0};
+#pragma unroll
+  for (int d = 0; d < kRank; ++d) {
+    std::uint32_t coordinate = index;
+    if (d + 1 < kRank) {
+      const auto [rest, remainder] = divide(index, views.sizes[d]);
+      coordinate = remainder;
+      index = rest;
+    }
+    at.dst += static_cast<Offset>(coordinate) * static_cast<Offset>(views.dst_strides[d]);
+    at.src += static_cast<Offset>(coordinate) * static_cast<Offset>(views.src_strides[d]);
   }
   return at;
 }
