@@ -62,7 +62,7 @@ struct BoxCut {
 struct BoxArguments {
   char* dst;
   const char* src;
-  const char* src_end;
+  SourceBytes source;
   std::uint32_t boxes;
   std::uint32_t loads;   // of a box: elements, or parts of the source's runs
   std::uint32_t stores;  // of a box: elements, or parts of the destination's runs
@@ -109,7 +109,8 @@ struct ShortBox {
   static constexpr int kBytes = kShortBoxBytes;
   static constexpr int kSkewedBytes = kBytes + kBytes / 128 * 4;
   static constexpr int kPlacesBytes = kBytes / sizeof(Element) * sizeof(std::uint16_t);
-  static constexpr int kSharedBytes = kSkewedBytes + kBytes + kVectorBytes + kPlacesBytes;
+  static constexpr int kTurnedBytes = kSkewedBytes + kVectorBytes;
+  static constexpr int kSharedBytes = kSkewedBytes + kTurnedBytes + kPlacesBytes;
 };
 
 template <class Element>
@@ -160,24 +161,18 @@ __global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
   }
 }
 
-/// kBytes (4 or 16) from any address, as far as they lie before `end`.
+/// kBytes (4 or 16) from any address, as far as they are the source's.
 template <int kBytes>
-__device__ void load_part(std::uint32_t (&words)[kBytes / 4], const char* from, const char* end) {
-  if (from + kBytes + 4 <= end) {
-    const auto at = reinterpret_cast<std::uintptr_t>(from);
-    const auto* const aligned = reinterpret_cast<const std::uint32_t*>(at & ~std::uintptr_t{3});
-    std::uint32_t read[kBytes / 4 + 1];
-#pragma unroll
-    for (int w = 0; w <= kBytes / 4; ++w) read[w] = __ldg(aligned + w);
-#pragma unroll
-    for (int w = 0; w < kBytes / 4; ++w) {
-      words[w] = __funnelshift_r(read[w], read[w + 1], 8 * (at & 3));
-    }
+__device__ void load_part(std::uint32_t (&words)[kBytes / 4], const char* from,
+                          const SourceBytes& source) {
+  if constexpr (kBytes == 4) {
+    words[0] = load_word(from, source.end);
   } else {
-#pragma unroll
-    for (int w = 0; w < kBytes / 4; ++w) {
-      words[w] = from + 4 * w < end ? load_word(from + 4 * w, end) : 0;
-    }
+    const uint4 vector = source.load(from);
+    words[0] = vector.x;
+    words[1] = vector.y;
+    words[2] = vector.z;
+    words[3] = vector.w;
   }
 }
 
@@ -196,7 +191,7 @@ __global__ void __launch_bounds__(kShortBoxThreads, 3)
   extern __shared__ __align__(128) unsigned char shared[];
   unsigned char* const read = shared;
   unsigned char* const turned = read + Shape::kSkewedBytes;
-  auto* const places = reinterpret_cast<Places*>(turned + Shape::kBytes + kVectorBytes);
+  auto* const places = reinterpret_cast<Places*>(turned + Shape::kTurnedBytes);
 
   std::int32_t load_offsets[kLoads];
   std::int32_t store_offsets[kStores];
@@ -234,7 +229,7 @@ __global__ void __launch_bounds__(kShortBoxThreads, 3)
       const std::uint32_t i = threadIdx.x + k * kShortBoxThreads;
       if (i >= a.loads) break;
       std::uint32_t words[kLoadBytes / 4];
-      load_part<kLoadBytes>(words, src + load_offsets[k], a.src_end);
+      load_part<kLoadBytes>(words, src + load_offsets[k], a.source);
       auto* const to = reinterpret_cast<std::uint32_t*>(read + skewed<4>(i * kLoadBytes));
 #pragma unroll
       for (int w = 0; w < kLoadBytes / 4; ++w) to[w] = words[w];
@@ -246,7 +241,7 @@ __global__ void __launch_bounds__(kShortBoxThreads, 3)
       const auto element = [&](std::uint16_t place) -> std::uint32_t {
         return *reinterpret_cast<const Element*>(read + place);
       };
-      auto* const to = reinterpret_cast<std::uint32_t*>(turned) + i;
+      auto* const to = reinterpret_cast<std::uint32_t*>(turned) + i + i / 32;
       if constexpr (kPerWord == 4) {
         *to = __byte_perm(__byte_perm(element(at.x), element(at.y), 0x0040),
                           __byte_perm(element(at.z), element(at.w), 0x0040), 0x5410);
@@ -266,12 +261,14 @@ __global__ void __launch_bounds__(kShortBoxThreads, 3)
       to -= before;
       const int from = store_places[k] - before;
       if (inner >> k & 1) {
-        const auto* const words = reinterpret_cast<const std::uint32_t*>(turned) + from / 4;
+        const auto word = [&](int w) {
+          return *reinterpret_cast<const std::uint32_t*>(turned + skewed<4>(4 * (from / 4 + w)));
+        };
         const unsigned shift = 8 * (from % 4);
         alignas(kStoreBytes) std::uint32_t part[kStoreBytes / 4];
 #pragma unroll
         for (int w = 0; w < kStoreBytes / 4; ++w) {
-          part[w] = __funnelshift_r(words[w], words[w + 1], shift);
+          part[w] = __funnelshift_r(word(w), word(w + 1), shift);
         }
         using Part = std::conditional_t<kStoreBytes == 4, std::uint32_t, uint4>;
         *reinterpret_cast<Part*>(to) = *reinterpret_cast<const Part*>(part);
@@ -281,18 +278,12 @@ __global__ void __launch_bounds__(kShortBoxThreads, 3)
         const int of_run = part * kStoreBytes - before;
         const int last = min(kStoreBytes, static_cast<int>(a.run_bytes) - of_run);
         for (int b = max(0, -of_run); b < last; b += kBytes) {
-          *reinterpret_cast<Element*>(to + b) = *reinterpret_cast<const Element*>(turned + from + b);
+          *reinterpret_cast<Element*>(to + b) = 
+              *reinterpret_cast<const Element*>(turned + skewed<4>(from + b));
         }
       }
     }
   }
-}
-
-/// One behind the last byte of the source's view.
-const char* end_of_source(const CopyLayout& layout, const void* src) {
-  std::int64_t last = 0;
-  for (const CopyDimension& d : layout.dimensions) last += (d.size - 1) * d.src_stride;
-  return static_cast<const char*>(src) + (last + 1) * layout.element_bytes;
 }
 
 /// Places of the box's dimensions in shared memory: `run` elements of the source side by side, the
@@ -318,7 +309,7 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   BoxArguments a{};
   a.dst = static_cast<char*>(params.dst);
   a.src = static_cast<const char*>(params.src);
-  a.src_end = end_of_source(plan.layout, params.src);
+  a.source = source_bytes(plan.layout, params.src);
   a.boxes = static_cast<std::uint32_t>(copy.boxes());
   a.batch = StridedViews<kMostBatchDimensions>(copy.batch, bytes);
   for (const BoxCopy::Part& part : copy.dst_order) {
