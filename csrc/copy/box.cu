@@ -100,7 +100,7 @@ __device__ std::int32_t skewed(std::int32_t byte) {
 
 template <class Element>
 struct LongBox {
-  static constexpr int kItems = kLongBoxBytes / sizeof(Element) / kBoxThreads;  // of a thread
+  static constexpr int kItems = kLongBoxBytes / sizeof(Element) / kLongBoxThreads;  // of a thread
   static constexpr int kSkewedBytes = kLongBoxBytes + kLongBoxBytes / 128 * sizeof(Element);
 };
 
@@ -114,8 +114,8 @@ struct ShortBox {
 };
 
 template <class Element>
-__global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
-    copy_box_kernel(const __grid_constant__ BoxArguments a) {
+__global__ void __launch_bounds__(kLongBoxThreads, kLongBoxBlocks)
+    copy_long_box_kernel(const __grid_constant__ BoxArguments a) {
   using Shape = LongBox<Element>;
   constexpr int kItems = Shape::kItems;
   __shared__ alignas(128) unsigned char buffers[2][Shape::kSkewedBytes];
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
   std::int32_t places[kItems];
 #pragma unroll
   for (int k = 0; k < kItems; ++k) {
-    const std::uint32_t i = threadIdx.x + k * kBoxThreads;
+    const std::uint32_t i = threadIdx.x + k * kLongBoxThreads;
     load_offsets[k] = locate(a.load, i).offset;
     const BoxPosition at = locate(a.store, i);
     store_offsets[k] = at.offset;
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
       const char* const src = a.src + box_begin(a, box).src;
 #pragma unroll
       for (int k = 0; k < kItems; ++k) {
-        const std::uint32_t i = threadIdx.x + k * kBoxThreads;
+        const std::uint32_t i = threadIdx.x + k * kLongBoxThreads;
         if (i >= a.loads) break;
         __pipeline_memcpy_async(buffer + skewed<sizeof(Element)>(i * sizeof(Element)),
                                 src + load_offsets[k], sizeof(Element));
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
     char* const dst = a.dst + box_begin(a, box).dst;
 #pragma unroll
     for (int k = 0; k < kItems; ++k) {
-      if (threadIdx.x + k * kBoxThreads >= a.stores) break;
+      if (threadIdx.x + k * kLongBoxThreads >= a.stores) break;
       *reinterpret_cast<Element*>(dst + store_offsets[k]) =
           *reinterpret_cast<const Element*>(buffers[turn] + places[k]);
     }
@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(kShortBoxThreads, 3)
         const int of_run = part * kStoreBytes - before;
         const int last = min(kStoreBytes, static_cast<int>(a.run_bytes) - of_run);
         for (int b = max(0, -of_run); b < last; b += kBytes) {
-          *reinterpret_cast<Element*>(to + b) = 
+          *reinterpret_cast<Element*>(to + b) =
               *reinterpret_cast<const Element*>(turned + skewed<4>(from + b));
         }
       }
@@ -315,10 +315,9 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   for (const BoxCopy::Part& part : copy.dst_order) {
     const CopyDimension& d = part.dimension;
     if (part.tile == d.size) continue;
-    a.cut[a.cuts++] = {FastDivisor(ceil_div(d.size, part.tile)),
-                       static_cast<std::uint32_t>(part.tile),
-                       static_cast<std::uint32_t>(d.size - part.tile), d.dst_stride * bytes,
-                       d.src_stride * bytes};
+    a.cut[a.cuts++] = {
+        FastDivisor(ceil_div(d.size, part.tile)), static_cast<std::uint32_t>(part.tile),
+        static_cast<std::uint32_t>(d.size - part.tile), d.dst_stride * bytes, d.src_stride * bytes};
   }
   const std::int64_t src_parts = ceil_div(copy.src_run * bytes, copy.load_bytes);
   const std::int64_t dst_parts = ceil_div(copy.dst_run * bytes, copy.store_bytes) + 1;
@@ -331,7 +330,7 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   // Elements one by one, or the parts of the runs and then the runs.
   const auto order = [&](std::span<const BoxCopy::Part> dimensions, std::int64_t run,
                          std::int64_t parts, std::int64_t part_bytes,
-                         std::int64_t CopyDimension::*stride) {
+                         std::int64_t CopyDimension::* stride) {
     BoxOrder made;
     if (in_parts) made.append(parts, part_bytes, 0);
     std::int64_t elements = 1;
@@ -343,10 +342,10 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
     }
     return made;
   };
-  a.load = order(copy.src_order, copy.src_run, src_parts, copy.load_bytes,
-                 &CopyDimension::src_stride);
-  a.store = order(copy.dst_order, copy.dst_run, dst_parts, copy.store_bytes,
-                  &CopyDimension::dst_stride);
+  a.load =
+      order(copy.src_order, copy.src_run, src_parts, copy.load_bytes, &CopyDimension::src_stride);
+  a.store =
+      order(copy.dst_order, copy.dst_run, dst_parts, copy.store_bytes, &CopyDimension::dst_stride);
   a.loads = a.stores = static_cast<std::uint32_t>(copy.elements);
   if (in_parts) {
     const std::int64_t run_words = ceil_div<std::int64_t>(copy.dst_run * bytes, 4);
@@ -363,12 +362,11 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   const auto run_short = [&](auto element) {
     using Element = decltype(element);
     const bool vector_stores = copy.store_bytes == kVectorBytes;
-    const auto kernel =
-        copy.load_bytes == kVectorBytes
-            ? (vector_stores ? copy_short_box_kernel<Element, 16, 16>
-                             : copy_short_box_kernel<Element, 16, 4>)
-            : (vector_stores ? copy_short_box_kernel<Element, 4, 16>
-                             : copy_short_box_kernel<Element, 4, 4>);
+    const auto kernel = copy.load_bytes == kVectorBytes
+                            ? (vector_stores ? copy_short_box_kernel<Element, 16, 16>
+                                             : copy_short_box_kernel<Element, 16, 4>)
+                            : (vector_stores ? copy_short_box_kernel<Element, 4, 16>
+                                             : copy_short_box_kernel<Element, 4, 4>);
     kernel<<<grid, kShortBoxThreads, ShortBox<Element>::kSharedBytes, stream>>>(a);
   };
   switch (bytes) {
@@ -377,11 +375,11 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
     case 2:
       return run_short(std::uint16_t{});
     case 4:
-      return copy_box_kernel<std::uint32_t><<<grid, kBoxThreads, 0, stream>>>(a);
+      return copy_long_box_kernel<std::uint32_t><<<grid, kLongBoxThreads, 0, stream>>>(a);
     case 8:
-      return copy_box_kernel<std::uint64_t><<<grid, kBoxThreads, 0, stream>>>(a);
+      return copy_long_box_kernel<std::uint64_t><<<grid, kLongBoxThreads, 0, stream>>>(a);
     case 16:
-      return copy_box_kernel<uint4><<<grid, kBoxThreads, 0, stream>>>(a);
+      return copy_long_box_kernel<uint4><<<grid, kLongBoxThreads, 0, stream>>>(a);
   }
   throw std::runtime_error("memops: no copy_box kernel for elements of " + std::to_string(bytes) +
                            " bytes");

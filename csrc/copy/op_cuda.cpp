@@ -15,8 +15,8 @@ void copy_views(const Tensor& dst, const Tensor& src) {
   const DeviceScope scope(dst);
   auto* const to = static_cast<char*>(dst.mutable_data_ptr());
   const auto* const from = static_cast<const char*>(src.const_data_ptr());
-  for (const CopyPiece& piece : split_copy(copy_problem(dst, src, address(dst), address(src)))) {
-    launch_copy(plan_copy(piece.problem, scope.facts()),
+  for (CopyPiece& piece : split_copy(copy_problem(dst, src, address(dst), address(src)))) {
+    launch_copy(plan_copy(std::move(piece.problem), scope.facts()),
                 {to + piece.dst_offset, from + piece.src_offset}, scope.stream());
   }
 }

@@ -42,8 +42,8 @@ StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
   const bool wide = offsets_pass_31_bits(layout);
   const auto pack_bytes = static_cast<std::uint64_t>(kStridedElements * layout.element_bytes);
   const bool few = layout.dimensions.size() > 1 && layout.dimensions.size() <= kFewDimensions;
-  return {wide, !wide && few && dense > 0 && layout.element_bytes <= 4 &&
-                    dst_address % pack_bytes == 0};
+  return {wide,
+          !wide && few && dense > 0 && layout.element_bytes <= 4 && dst_address % pack_bytes == 0};
 }
 
 bool worth_a_box(const BoxCopy& box, const CopyLayout& layout, const DeviceFacts& device) {
@@ -58,8 +58,10 @@ bool worth_a_box(const BoxCopy& box, const CopyLayout& layout, const DeviceFacts
 std::vector<CopyPiece> split_copy(CopyProblem problem) {
   problem.layout =
       narrow_elements(std::move(problem.layout), problem.dst_address, problem.src_address);
+  std::vector<CopyPiece> pieces;
   if (one_run(problem.layout) || problem.layout.elements() <= kMost31Bits) {
-    return {{problem, 0, 0}};
+    pieces.push_back({std::move(problem), 0, 0});
+    return pieces;
   }
   // Along the longest dimension, the first part a power of two so that the second stays aligned.
   const auto& dims = problem.layout.dimensions;
@@ -67,7 +69,6 @@ std::vector<CopyPiece> split_copy(CopyProblem problem) {
   const CopyDimension cut = dims[longest];
   const auto first =
       static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(cut.size - 1)));
-  std::vector<CopyPiece> pieces;
   for (const auto& [begin, size] : {std::pair{std::int64_t{0}, first}, {first, cut.size - first}}) {
     CopyPiece part{problem, begin * cut.dst_stride * problem.layout.element_bytes,
                    begin * cut.src_stride * problem.layout.element_bytes};
@@ -84,15 +85,15 @@ std::vector<CopyPiece> split_copy(CopyProblem problem) {
   return pieces;
 }
 
-CopyPlan plan_copy(const CopyProblem& problem, const DeviceFacts& device) {
+CopyPlan plan_copy(CopyProblem problem, const DeviceFacts& device) {
   if (one_run(problem.layout)) {
     const FlatCopy flat = flat_copy(problem.layout.elements() * problem.layout.element_bytes,
                                     problem.dst_address, problem.src_address);
-    return {flat, problem.layout, blocks_of(flat),
+    return {flat, std::move(problem.layout), blocks_of(flat),
             "both views are one run of bytes in the same order"};
   }
   const CopyLayout layout =
-      widen_elements(problem.layout, problem.dst_address, problem.src_address);
+      widen_elements(std::move(problem.layout), problem.dst_address, problem.src_address);
   if (const auto rows = rows_copy(layout)) {
     return {*rows, layout, blocks_of(*rows), "both views hold the same long runs"};
   }
@@ -106,7 +107,7 @@ CopyPlan plan_copy(const CopyProblem& problem, const DeviceFacts& device) {
             "the views are contiguous along different dimensions: tiles keep both sides coalesced"};
   }
   if (const auto box = box_copy(layout); box && worth_a_box(*box, layout, device)) {
-    return {*box, layout, blocks_of(*box, layout.element_bytes, device),
+    return {*box, layout, blocks_of(*box, device),
             "runs are short, share dimensions or lie between 16-byte boundaries"};
   }
   return {strided_copy(layout, problem.dst_address), layout,
@@ -138,8 +139,7 @@ PlanReport CopyPlan::report() const {
                               {"dst_strides", dst_strides},
                               {"src_strides", src_strides},
                               {"bytes", 2 * layout.elements() * layout.element_bytes},
-                              {"blocks", blocks},
-                              {"threads", std::int64_t{kCopyThreads}}}};
+                              {"blocks", blocks}}};
   std::visit([&](const auto& chosen) { add_facts(chosen, report); }, kernel);
   return report;
 }

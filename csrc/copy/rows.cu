@@ -20,7 +20,8 @@ struct RowsArguments {
 
 template <bool kAligned, int kCapacity>
 __global__ void __launch_bounds__(kFlatThreads)
-    copy_rows_kernel(const RowsArguments rows, const __grid_constant__ StridedViews<kCapacity> views) {
+    copy_rows_kernel(const RowsArguments rows,
+                     const __grid_constant__ StridedViews<kCapacity> views) {
   const std::uint32_t index = blockIdx.x * kFlatThreads + threadIdx.x;
   if (index >= rows.count) return;
   const auto [row, vector] = divide(index, rows.vectors);
@@ -47,9 +48,11 @@ __global__ void __launch_bounds__(kFlatThreads)
 
 void launch(const RowsCopy& copy, const CopyPlan& plan, const CopyParams& params,
             cudaStream_t stream) {
-  const RowsArguments rows{static_cast<char*>(params.dst), static_cast<const char*>(params.src),
+  const RowsArguments rows{static_cast<char*>(params.dst),
+                           static_cast<const char*>(params.src),
                            static_cast<std::uint32_t>(copy.vectors * elements(copy.rows)),
-                           copy.run_bytes, FastDivisor(copy.vectors),
+                           copy.run_bytes,
+                           FastDivisor(copy.vectors),
                            source_bytes(plan.layout, params.src)};
   const unsigned grid = grid_blocks(plan.blocks, "copy_rows");
   by_capacity(copy.rows, plan.layout.element_bytes, [&](const auto& views) {

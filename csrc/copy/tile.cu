@@ -39,8 +39,8 @@ struct Tile {
   static constexpr int kVector = kVectorBytes / sizeof(Element);
   static constexpr int kRowBytes = kShape.y * sizeof(Element);
   static constexpr int kBytes = kShape.x * kRowBytes;
-  static constexpr int kChunks = kRowBytes / kVectorBytes;   // of a row
-  static constexpr int kVectors = kShape.x / kVector;        // of a row of the destination
+  static constexpr int kChunks = kRowBytes / kVectorBytes;  // of a row
+  static constexpr int kVectors = kShape.x / kVector;       // of a row of the destination
   static constexpr int kSwizzle = kRowBytes < 128 ? kRowBytes / kVectorBytes : 8;
 
   static __device__ int offset(int row, int byte) {
@@ -176,10 +176,9 @@ __device__ void store_shifted(const unsigned char* tile, unsigned char* turned,
     if (first + kVectorBytes <= width) {
       const auto* const words = reinterpret_cast<const std::uint32_t*>(from) + first / 4;
       const unsigned shift = 8 * (first % 4);
-      *reinterpret_cast<uint4*>(row + first) = {__funnelshift_r(words[0], words[1], shift),
-                                                __funnelshift_r(words[1], words[2], shift),
-                                                __funnelshift_r(words[2], words[3], shift),
-                                                __funnelshift_r(words[3], words[4], shift)};
+      *reinterpret_cast<uint4*>(row + first) = {
+          __funnelshift_r(words[0], words[1], shift), __funnelshift_r(words[1], words[2], shift),
+          __funnelshift_r(words[2], words[3], shift), __funnelshift_r(words[3], words[4], shift)};
     }
     const int whole = max(0, width - head) & ~static_cast<int>(kVectorBytes - 1);
     for (int b = vector * kBytes; b < width - whole; b += T::kVectors * kBytes) {
@@ -222,7 +221,7 @@ auto kernel_for(const TileCopy& copy) {
   return copy_tile_kernel<T, true, true>;
 }
 
-AxisOffsets far_offsets(const Run& run, std::int64_t CopyDimension::*stride, int element_bytes) {
+AxisOffsets far_offsets(const Run& run, std::int64_t CopyDimension::* stride, int element_bytes) {
   AxisOffsets offsets;
   for (const CopyDimension& d : run) offsets.append(d.size, d.*stride * element_bytes);
   return offsets;
