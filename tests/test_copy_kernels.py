@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -27,6 +28,14 @@ WIDTHS = (torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.complex
 every_width = pytest.mark.parametrize("dtype", WIDTHS, ids=name)
 
 NO_CACHE = DeviceFacts(l2_bytes=1)
+
+
+def some_sanitized(values: Iterable[Any], chosen: Container[Any]) -> list[Any]:
+    """The parameters, of which the chosen ones alone run under compute-sanitizer too."""
+    return [
+        pytest.param(value, marks=pytest.mark.sanitize) if value in chosen else value
+        for value in values
+    ]
 
 
 def copy_into(dst: Tensor, src: Tensor, device: DeviceFacts = NO_CACHE) -> str:
@@ -89,7 +98,7 @@ def test_flat(dtype: torch.dtype, offsets: tuple[int, int]) -> None:
 @every_width
 @pytest.mark.parametrize("pitch", [(0, 4), (16, 0), (1, 3)], ids=str)
 def test_rows(dtype: torch.dtype, pitch: tuple[int, int]) -> None:
-    row = 1023 if pitch == (1, 3) else 256
+    row = 1023 if pitch == (1, 3) else 1024 // dtype.itemsize
     kernels = {
         check(dtype, (5, 7, row), (1, 0, 2), *pitch),
         check(dtype, (3, row), (0, 1), *pitch, offsets=(2, 1)),
@@ -97,8 +106,7 @@ def test_rows(dtype: torch.dtype, pitch: tuple[int, int]) -> None:
     assert "copy_rows" in kernels
 
 
-@pytest.mark.sanitize
-@pytest.mark.parametrize("fields", range(2, 17))
+@pytest.mark.parametrize("fields", some_sanitized(range(2, 17), (2, 3, 7, 16)))
 @pytest.mark.parametrize("dtype", WIDTHS[:4], ids=name)
 def test_fields(dtype: torch.dtype, fields: int) -> None:
     count = 16 * 117  # not a whole number of blocks, nor of warps
@@ -108,7 +116,7 @@ def test_fields(dtype: torch.dtype, fields: int) -> None:
     assert check(dtype, (3, count, fields), (0, 2, 1)) == "copy_fields"
 
 
-SIDES = {1: (257, 384), 2: (193, 384), 4: (129, 192), 8: (97, 128), 16: (70, 67)}
+SIDES = {1: (257, 384), 2: (193, 384), 4: (129, 192), 8: (97, 128), 16: (100, 60)}
 
 
 @pytest.mark.sanitize
@@ -122,10 +130,11 @@ def test_tiles_of_whole_vectors(dtype: torch.dtype) -> None:
     assert check(dtype, (16, 8, 16, 8, 16, 8), (5, 4, 3, 2, 1, 0)) == "copy_tile"
 
 
-@pytest.mark.sanitize
 @pytest.mark.parametrize("dtype", WIDTHS[:2], ids=name)
 @pytest.mark.parametrize("offsets", [(0, 0), (1, 0), (0, 1), (3, 7)], ids=str)
-@pytest.mark.parametrize("pitch", [(0, 0), (1, 0), (0, 1), (5, 2)], ids=str)
+@pytest.mark.parametrize(
+    "pitch", some_sanitized([(0, 0), (1, 0), (0, 1), (5, 2)], [(0, 0), (5, 2)]), ids=str
+)
 def test_tiles_that_begin_anywhere(
     dtype: torch.dtype, offsets: tuple[int, int], pitch: tuple[int, int]
 ) -> None:
@@ -147,10 +156,9 @@ BOXES = (
 )
 
 
-@pytest.mark.sanitize
 @every_width
 @pytest.mark.parametrize("box", BOXES, ids=lambda box: "x".join(map(str, box[0])))
-@pytest.mark.parametrize("pitch", [(0, 0), (3, 0), (0, 5)], ids=str)
+@pytest.mark.parametrize("pitch", some_sanitized([(0, 0), (3, 0), (0, 5)], [(3, 0)]), ids=str)
 def test_boxes(
     dtype: torch.dtype,
     box: tuple[tuple[int, ...], tuple[int, ...]],
@@ -164,8 +172,8 @@ def test_boxes(
 @every_width
 def test_boxes_are_taken(dtype: torch.dtype) -> None:
     """The shapes above reach the kernel that they are for."""
-    taken = [check(dtype, shape, order, 3, 0, (1, 0)) for shape, order in BOXES]
-    assert taken.count("copy_box") >= len(BOXES) // 2
+    taken = [check(dtype, shape, order) for shape, order in BOXES]
+    assert taken.count("copy_box") >= 6
 
 
 @pytest.mark.sanitize
