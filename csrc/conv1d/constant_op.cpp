@@ -1,8 +1,7 @@
 // conv1d_constant and _conv1d_constant: checks, CPU, Meta, Autograd, Autocast and the composites.
-#include <ATen/autocast_mode.h>
-
 #include <algorithm>
 
+#include "common/torch/autocast.h"
 #include "common/torch/checks.h"
 #include "common/torch/plan_op.h"
 #include "conv1d/op.h"
@@ -101,10 +100,7 @@ Tensor conv1d_constant_autograd(c10::DispatchKeySet keys, const Tensor& input,
 
 template <c10::DeviceType kDevice>
 Tensor conv1d_constant_autocast(const Tensor& input, SymIntArrayRef padding, Taps taps) {
-  const c10::impl::ExcludeDispatchKeyGuard guard(
-      at::autocast::get_autocast_dispatch_key_from_device_type(kDevice));
-  const auto type = at::autocast::get_autocast_dtype(kDevice);
-  return conv1d_constant_op().call(at::autocast::cached_cast(type, input, kDevice), padding, taps);
+  return autocast<kDevice>(conv1d_constant_op(), input, padding, taps);
 }
 
 Tensor conv1d_constant(const Tensor& input, Taps taps, SymIntArrayRef padding) {

@@ -1,8 +1,7 @@
 // conv1d and _conv1d: checks, CPU, Meta, Autograd, Autocast and the composites.
 #include "conv1d/op.h"
 
-#include <ATen/autocast_mode.h>
-
+#include "common/torch/autocast.h"
 #include "common/torch/checks.h"
 #include "common/torch/plan_op.h"
 #include "conv1d/plan_op.h"
@@ -131,12 +130,7 @@ Tensor conv1d_autograd(c10::DispatchKeySet keys, const Tensor& input, const Tens
 template <c10::DeviceType kDevice>
 Tensor conv1d_autocast(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
                        SymInt stride, SymIntArrayRef padding, SymInt dilation, SymInt groups) {
-  const c10::impl::ExcludeDispatchKeyGuard guard(
-      at::autocast::get_autocast_dispatch_key_from_device_type(kDevice));
-  const auto cast = [](const auto& tensor) {
-    return at::autocast::cached_cast(at::autocast::get_autocast_dtype(kDevice), tensor, kDevice);
-  };
-  return conv1d_op().call(cast(input), cast(weight), cast(bias), stride, padding, dilation, groups);
+  return autocast<kDevice>(conv1d_op(), input, weight, bias, stride, padding, dilation, groups);
 }
 
 Tensor conv1d(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,

@@ -6,6 +6,7 @@
 #include "common/torch/autograd.h"
 #include "common/torch/bits.h"
 #include "common/torch/checks.h"
+#include "common/torch/overlap.h"
 #include "common/torch/plan_op.h"
 #include "copy/plan_op.h"
 
@@ -181,26 +182,6 @@ void check_copy_into(const Tensor& dst, const Tensor& src) {
   if (dst.is_meta()) return;
   TORCH_CHECK(at::get_overlap_status(dst, src) != at::MemOverlapStatus::Partial,
               "copy_: dst and src overlap in part; clone() src first");
-}
-
-Overlap overlap(const Tensor& dst, const Tensor& src) {
-  if (dst.numel() == 0 || !dst.has_storage() || !src.has_storage() ||
-      !dst.storage().is_alias_of(src.storage())) {
-    return Overlap::kNone;
-  }
-  if (dst.const_data_ptr() == src.const_data_ptr() && dst.strides() == src.strides() &&
-      dst.scalar_type() == src.scalar_type()) {
-    return Overlap::kSame;
-  }
-  const auto range = [](const Tensor& t) {
-    int64_t last = 0;
-    for (int64_t d = 0; d < t.dim(); ++d) last += (t.size(d) - 1) * t.stride(d);
-    const auto* const begin = static_cast<const char*>(t.const_data_ptr());
-    return std::pair{begin, begin + (last + 1) * t.element_size()};
-  };
-  const auto [dst_begin, dst_end] = range(dst);
-  const auto [src_begin, src_end] = range(src);
-  return dst_begin < src_end && src_begin < dst_end ? Overlap::kPossible : Overlap::kNone;
 }
 
 TORCH_LIBRARY_IMPL(memops, CPU, m) {

@@ -15,12 +15,4 @@ MEMOPS_API void check_copy(const at::Tensor& src);
 /// What `_copy_into` refuses, on every device.
 MEMOPS_API void check_copy_into(const at::Tensor& dst, const at::Tensor& src);
 
-/// How the memory of two views of one shape meets, beyond what check_copy_into refuses.
-enum class Overlap {
-  kNone,
-  kSame,     // they are one view
-  kPossible  // their byte ranges meet
-};
-MEMOPS_API Overlap overlap(const at::Tensor& dst, const at::Tensor& src);
-
 }  // namespace memops

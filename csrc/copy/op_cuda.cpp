@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/torch/device.h"
+#include "common/torch/overlap.h"
 #include "common/torch/plan_op.h"
 #include "copy/copy.h"
 #include "copy/op.h"

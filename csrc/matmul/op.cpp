@@ -2,11 +2,10 @@
 // composites. The fronts are in front_op.cpp.
 #include "matmul/op.h"
 
-#include <ATen/autocast_mode.h>
-
 #include <algorithm>
 #include <string>
 
+#include "common/torch/autocast.h"
 #include "common/torch/autograd.h"
 #include "common/torch/checks.h"
 #include "common/torch/plan_op.h"
@@ -190,15 +189,6 @@ Tensor bmm_autograd(c10::DispatchKeySet keys, const Tensor& a, const Tensor& b) 
 Tensor addmm_autograd(c10::DispatchKeySet keys, const Tensor& bias, const Tensor& a,
                       const Tensor& b) {
   return differentiable<AddmmFunction>(keys, addmm_op(), addmm_composite, bias, a, b);
-}
-
-/// Calls `op` with the arguments in the autocast type, past the autocast key.
-template <at::DeviceType kDevice, class Op, class... Tensors>
-Tensor autocast(const Op& op, const Tensors&... arguments) {
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(
-      at::autocast::get_autocast_dispatch_key_from_device_type(kDevice));
-  const at::ScalarType type = at::autocast::get_autocast_dtype(kDevice);
-  return op.call(at::autocast::cached_cast(type, arguments, kDevice)...);
 }
 
 template <at::DeviceType kDevice>

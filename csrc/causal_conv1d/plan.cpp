@@ -1,4 +1,4 @@
-#include "conv1d/causal_plan.h"
+#include "causal_conv1d/plan.h"
 
 #include <algorithm>
 #include <stdexcept>

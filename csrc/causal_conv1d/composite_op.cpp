@@ -1,6 +1,6 @@
 // The causal convolution and its gradients as ATen expressions: the CPU's implementation, and what
 // functorch transforms, forward-mode AD and double backward differentiate.
-#include "conv1d/causal_op.h"
+#include "causal_conv1d/op.h"
 
 namespace memops {
 namespace {

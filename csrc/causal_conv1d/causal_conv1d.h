@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "causal_conv1d/plan.h"
 #include "common/export.h"
-#include "conv1d/causal_plan.h"
 
 namespace memops {
 

@@ -2,10 +2,10 @@
 #include <cstdint>
 #include <stdexcept>
 
+#include "causal_conv1d/causal_conv1d.h"
+#include "causal_conv1d/taps.h"
 #include "common/cuda/launch.h"
 #include "common/math.h"
-#include "conv1d/causal.h"
-#include "conv1d/causal_taps.h"
 
 namespace memops {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "conv1d/causal.h"
-#include "conv1d/causal_taps.h"
+#include "causal_conv1d/causal_conv1d.h"
+#include "causal_conv1d/taps.h"
 
 namespace memops {
 

@@ -5,10 +5,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "causal_conv1d/backward_kernels.h"
+#include "causal_conv1d/causal_conv1d.h"
 #include "common/cuda/launch.h"
 #include "common/math.h"
-#include "conv1d/causal.h"
-#include "conv1d/causal_backward_kernels.h"
 
 namespace memops {
 namespace {

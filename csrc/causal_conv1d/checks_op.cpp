@@ -1,8 +1,8 @@
 // What the causal ops refuse and what memory their results take, the same on every device.
 #include <ATen/MemoryOverlap.h>
 
+#include "causal_conv1d/op.h"
 #include "common/torch/checks.h"
-#include "conv1d/causal_op.h"
 
 namespace memops {
 namespace {

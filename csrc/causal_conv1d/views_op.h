@@ -1,8 +1,8 @@
 // PyTorch tensors as the causal kernels address them.
 #pragma once
 
-#include "conv1d/causal.h"
-#include "conv1d/causal_op.h"
+#include "causal_conv1d/causal_conv1d.h"
+#include "causal_conv1d/op.h"
 
 namespace memops {
 

@@ -1,9 +1,9 @@
 // _causal_conv1d and its backward on CUDA.
+#include "causal_conv1d/causal_conv1d.h"
+#include "causal_conv1d/op.h"
+#include "causal_conv1d/plan_op.h"
+#include "causal_conv1d/views_op.h"
 #include "common/torch/device.h"
-#include "conv1d/causal.h"
-#include "conv1d/causal_op.h"
-#include "conv1d/causal_plan_op.h"
-#include "conv1d/causal_views_op.h"
 
 namespace memops {
 namespace {

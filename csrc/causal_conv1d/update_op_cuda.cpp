@@ -1,10 +1,10 @@
 // causal_conv1d_update on CUDA.
+#include "causal_conv1d/causal_conv1d.h"
+#include "causal_conv1d/op.h"
+#include "causal_conv1d/plan_op.h"
+#include "causal_conv1d/views_op.h"
 #include "common/torch/device.h"
-#include "conv1d/causal.h"
-#include "conv1d/causal_op.h"
-#include "conv1d/causal_plan_op.h"
-#include "conv1d/causal_views_op.h"
-#include "copy/op.h"
+#include "common/torch/overlap.h"
 
 namespace memops {
 namespace {

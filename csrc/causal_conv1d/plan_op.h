@@ -1,10 +1,10 @@
 // Tensors to the problems of a causal convolution, for the CUDA kernels and for _plan.
 #pragma once
 
+#include "causal_conv1d/op.h"
+#include "causal_conv1d/plan.h"
 #include "common/torch/float_type.h"
 #include "common/torch/precompiled.h"
-#include "conv1d/causal_op.h"
-#include "conv1d/causal_plan.h"
 
 namespace memops {
 

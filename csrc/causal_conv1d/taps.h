@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "causal_conv1d/causal_conv1d.h"
 #include "common/cuda/float_type.h"
-#include "conv1d/causal.h"
 
 namespace memops {
 

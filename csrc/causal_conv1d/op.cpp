@@ -1,11 +1,10 @@
 // causal_conv1d: checks, CPU, Meta, Autograd, Autocast, the front and the plans.
-#include "conv1d/causal_op.h"
+#include "causal_conv1d/op.h"
 
-#include <ATen/autocast_mode.h>
-
+#include "causal_conv1d/plan_op.h"
+#include "common/torch/autocast.h"
 #include "common/torch/autograd.h"
 #include "common/torch/plan_op.h"
-#include "conv1d/causal_plan_op.h"
 
 namespace memops {
 namespace {
@@ -159,13 +158,7 @@ template <c10::DeviceType kDevice>
 CausalResults causal_autocast(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
                               const OptionalTensor& initial_state, const OptionalTensor& seq_idx,
                               int64_t silu, int64_t final_state) {
-  const c10::impl::ExcludeDispatchKeyGuard guard(
-      at::autocast::get_autocast_dispatch_key_from_device_type(kDevice));
-  const at::ScalarType type = at::autocast::get_autocast_dtype(kDevice);
-  return causal_op().call(
-      at::autocast::cached_cast(type, x, kDevice), at::autocast::cached_cast(type, weight, kDevice),
-      at::autocast::cached_cast(type, bias, kDevice),
-      at::autocast::cached_cast(type, initial_state, kDevice), seq_idx, silu, final_state);
+  return autocast<kDevice>(causal_op(), x, weight, bias, initial_state, seq_idx, silu, final_state);
 }
 
 CausalResults causal_conv1d(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,

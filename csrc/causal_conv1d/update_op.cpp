@@ -1,10 +1,9 @@
 // causal_conv1d_update: CPU, Meta, Autograd, Autocast and the plan.
-#include <ATen/autocast_mode.h>
-
+#include "causal_conv1d/op.h"
+#include "causal_conv1d/plan_op.h"
+#include "common/torch/autocast.h"
 #include "common/torch/autograd.h"
 #include "common/torch/plan_op.h"
-#include "conv1d/causal_op.h"
-#include "conv1d/causal_plan_op.h"
 
 namespace memops {
 namespace {
@@ -117,13 +116,8 @@ template <c10::DeviceType kDevice>
 Tensor update_autocast(const Tensor& x, const Tensor& conv_state, const Tensor& weight,
                        const OptionalTensor& bias, bool silu, const OptionalTensor& cache_seqlens,
                        const OptionalTensor& conv_state_indices) {
-  const c10::impl::ExcludeDispatchKeyGuard guard(
-      at::autocast::get_autocast_dispatch_key_from_device_type(kDevice));
-  const at::ScalarType type = conv_state.scalar_type();
-  return update_op().call(at::autocast::cached_cast(type, x, kDevice), conv_state,
-                          at::autocast::cached_cast(type, weight, kDevice),
-                          at::autocast::cached_cast(type, bias, kDevice), silu, cache_seqlens,
-                          conv_state_indices);
+  return autocast_to<kDevice>(conv_state.scalar_type(), update_op(), x, conv_state, weight, bias,
+                              silu, cache_seqlens, conv_state_indices);
 }
 
 PlanReport plan_of_update(const PlanArguments& arguments, const DeviceFacts& device) {
