@@ -8,13 +8,6 @@ import pytest
 import torch
 from support.devices import DEVICES
 
-MARKERS = (
-    "cuda: needs a CUDA device",
-    "core: what is also run against the oldest supported PyTorch",
-    "sanitize: small shapes, every kernel once; run under compute-sanitizer",
-    "slow: takes more than a few seconds (compilation, export)",
-)
-
 hypothesis.settings.register_profile(
     "quick",
     max_examples=25,
@@ -30,10 +23,8 @@ hypothesis.settings.register_profile(
 )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers and load the hypothesis profile named by HYPOTHESIS_PROFILE."""
-    for marker in MARKERS:
-        config.addinivalue_line("markers", marker)
+def pytest_configure() -> None:
+    """Load the hypothesis profile named by HYPOTHESIS_PROFILE."""
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
