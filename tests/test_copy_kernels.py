@@ -206,12 +206,16 @@ def test_repeated_sources(dtype: torch.dtype) -> None:
     """Broadcast (stride 0) and overlapping (sliding windows) sources."""
     row = random_bits((70,), dtype).cuda()
     windows = row.unfold(0, 9, 1)
+    long_row = random_bits((37 * 210 + 417,), dtype).cuda()
     for src in (
         row.expand(90, 70),
         row[:, None].expand(70, 90),
         row[:, None, None].expand(70, 3, 50),
         windows,
         windows.t(),
+        # tiles of equal size are shorter than the step between windows: runs fall apart
+        long_row.unfold(0, 213, 108)[:37].t(),
+        long_row.unfold(0, 417, 210)[:37].t(),
     ):
         dst = torch.empty(src.shape, dtype=dtype, device="cuda")
         copy_into(dst, src)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from torch import Tensor
 
 import torch_memops as tm
@@ -154,29 +155,58 @@ def test_more_elements_than_31_bits_count_go_in_pieces() -> None:
     assert tm.plan("copy", meta(1 << 33)).facts["launches"] == 1
 
 
-def box_capacity(element_bytes: int) -> int:
-    return (16 << 10 if element_bytes >= 4 else 8 << 10) // element_bytes
+def box_bytes(element_bytes: int) -> int:
+    return 16 << 10 if element_bytes >= 4 else 8 << 10
+
+
+def assert_box_is_right(facts: dict[str, Any]) -> None:
+    """It fits shared memory, runs padded to what is moved at once, and the boxes cover all."""
+    box, elements = math.prod(facts["box"]), math.prod(facts["sizes"])
+    width, capacity = facts["element_bytes"], box_bytes(facts["element_bytes"])
+    assert box * facts["boxes"] >= elements
+    assert box % facts["dst_run"] == 0
+    assert box % facts["src_run"] == 0
+    if width >= 4:
+        assert box * width <= capacity
+        return
+    for run, part, more in (
+        (facts["src_run"], facts["load_bytes"], 0),
+        (facts["dst_run"], facts["store_bytes"], 1),
+    ):
+        assert box // run * (-(-run * width // part) + more) * part <= capacity
 
 
 @given(views())
 def test_boxes_fit_shared_memory_and_cover_all(pair: tuple[Tensor, Tensor]) -> None:
-    """Every dimension is cut into boxes of one size, at most one box more than needed a dimension."""
     facts = tm.plan("copy_", *pair, device=tm.DeviceFacts(l2_bytes=1)).facts
-    if "box" not in facts:
-        return
-    box, elements = math.prod(facts["box"]), math.prod(facts["sizes"])
-    assert box <= box_capacity(facts["element_bytes"])
-    assert box * facts["boxes"] >= elements
-    assert facts["dst_run"] <= box
-    assert facts["src_run"] <= box
-    assert box % facts["dst_run"] == 0
-    assert box % facts["src_run"] == 0
+    if "box" in facts:
+        assert_box_is_right(facts)
+
+
+@given(
+    window=st.integers(20, 600),
+    count=st.integers(2, 129),
+    step=st.integers(1, 300),
+    batch=st.integers(1, 3),
+    dtype=st.sampled_from([torch.uint8, torch.bfloat16, torch.float32]),
+)
+@example(window=213, count=37, step=108, batch=1, dtype=torch.bfloat16)
+@example(window=417, count=37, step=210, batch=1, dtype=torch.uint8)
+def test_boxes_of_overlapping_windows_fit(
+    window: int, count: int, step: int, batch: int, dtype: torch.dtype
+) -> None:
+    """Tiles of equal size may break a run that the larger ones made, and runs are padded."""
+    row = meta(batch, (count - 1) * step + window, dtype=dtype)
+    src = row.unfold(1, window, step).transpose(1, 2)
+    facts = tm.plan("copy", src, device=tm.DeviceFacts(l2_bytes=1)).facts
+    if "box" in facts:
+        assert_box_is_right(facts)
 
 
 def test_small_structures_far_apart_share_a_box() -> None:
     """A box of one 7 x 10 matrix would leave most of its threads without work."""
     facts = tm.plan("copy", meta(1039, 197, 7, 10).permute(1, 0, 3, 2)).facts
-    assert math.prod(facts["box"]) > box_capacity(4) // 2
+    assert 4 * math.prod(facts["box"]) > box_bytes(4) // 2
     assert min(facts["dst_run"], facts["src_run"]) >= 128 // 4
 
 

@@ -324,7 +324,7 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   const std::vector<std::int64_t> places =
       places_of(copy, bytes, in_parts ? copy.load_bytes * src_parts : copy.src_run * bytes);
   const auto place_of = [&](const BoxCopy::Part& part) {
-    const auto same = [&](const BoxCopy::Part& other) { return other.dimension == part.dimension; };
+    const auto same = [&](const BoxCopy::Part& other) { return other.index == part.index; };
     return places[std::ranges::find_if(copy.src_order, same) - copy.src_order.begin()];
   };
   // Elements one by one, or the parts of the runs and then the runs.

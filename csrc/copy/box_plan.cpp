@@ -89,12 +89,15 @@ class Tiles {
     return false;
   }
 
-  /// Boxes of equal size: the last one of a dimension moves back to end with it.
+  /// Boxes of equal size where these fit too: shorter tiles can break a run, and many short runs
+  /// take more room. In any case the last box of a dimension moves back to end with it.
   void even_out() {
+    const std::vector<std::int64_t> grown = tiles_;
     for (std::size_t i = 0; i < tiles_.size(); ++i) {
       const std::int64_t size = layout_.dimensions[i].size;
       tiles_[i] = ceil_div(size, ceil_div(size, tiles_[i]));
     }
+    if (!fits()) tiles_ = grown;
   }
 
  private:
@@ -125,7 +128,7 @@ std::optional<BoxCopy> box_copy(const CopyLayout& layout) {
   copy.store_bytes = tiles.part_bytes(View::kDst);
   std::int64_t dst_span = 0;
   std::int64_t src_span = 0;
-  const auto part = [&](int i) { return BoxCopy::Part{layout.dimensions[i], tiles.tile(i)}; };
+  const auto part = [&](int i) { return BoxCopy::Part{i, layout.dimensions[i], tiles.tile(i)}; };
   for (const int i : tiles.order(View::kSrc)) {
     if (tiles.tile(i) > 1) copy.src_order.push_back(part(i));
   }
@@ -163,6 +166,8 @@ void add_facts(const BoxCopy& copy, PlanReport& report) {
   report.facts.emplace_back("threads", copy.threads);
   report.facts.emplace_back("box", box);
   report.facts.emplace_back("boxes", copy.boxes());
+  report.facts.emplace_back("load_bytes", copy.load_bytes);
+  report.facts.emplace_back("store_bytes", copy.store_bytes);
   report.facts.emplace_back("dst_run", copy.dst_run);
   report.facts.emplace_back("src_run", copy.src_run);
 }

@@ -97,6 +97,7 @@ MEMOPS_API std::int64_t blocks_per_batch(const FieldsCopy& copy, int element_byt
 /// the destination's.
 struct BoxCopy {
   struct Part {
+    int index;  // of the layout's dimensions
     CopyDimension dimension;
     std::int64_t tile;  // elements of this dimension in one box
   };

@@ -49,7 +49,8 @@ __device__ inline uint4 load_vector(const char* src) {
   return begin == 0 ? low : shift_vectors(low, __ldg(vectors + 1), begin);
 }
 
-/// The bytes from `begin` to `end` of a source, beyond which nothing is read.
+/// The bytes from `begin` to `end` of a source: behind them nothing is read, before them the rest
+/// of an aligned word at most.
 struct SourceBytes {
   const char* begin;
   const char* end;

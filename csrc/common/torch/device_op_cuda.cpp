@@ -1,11 +1,10 @@
-#include "common/torch/device.h"
-
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 
 #include <deque>
 #include <mutex>
 
+#include "common/torch/device.h"
 #include "common/torch/plan_op.h"
 
 namespace memops {

@@ -1,6 +1,6 @@
-#include "common/torch/overlap.h"
-
 #include <utility>
+
+#include "common/torch/overlap.h"
 
 namespace memops {
 
