@@ -19,7 +19,7 @@ std::string name(CausalKernel kernel) {
     case CausalKernel::kAlongChannels:
       return "causal_along_channels";
   }
-  return "unknown";
+  throw std::runtime_error("memops: the causal_conv1d plan names no kernel");
 }
 
 CausalKernel kernel_of(const CausalProblem& problem) {

@@ -26,7 +26,7 @@ const char* name(Conv1dConstantKernel kernel) {
     case Conv1dConstantKernel::kTile:
       return "conv1d_constant";
   }
-  return "unknown";
+  throw std::runtime_error("memops: the conv1d_constant plan names no kernel");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <stdexcept>
 
 #include "common/math.h"
 #include "common/saturating.h"
@@ -24,7 +25,7 @@ const char* name(Conv1dKernel kernel) {
     case Conv1dKernel::kDirect:
       return "conv1d_direct";
   }
-  return "unknown";
+  throw std::runtime_error("memops: the conv1d plan names no kernel");
 }
 
 /// The products of one convolution, each with its addition; taps on padding are counted too.

@@ -39,7 +39,7 @@ const char* name(GatherKernel kernel) {
     case GatherKernel::kRuns:
       return "gather_runs";
   }
-  return "unknown";
+  throw std::runtime_error("memops: the gather plan names no kernel");
 }
 
 /// The fields that one 16-byte load of grad holds, or 1 where it cannot be read so.

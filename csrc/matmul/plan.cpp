@@ -1,5 +1,6 @@
 #include "matmul/plan.h"
 
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -14,7 +15,7 @@ const char* name(MatmulKernel kernel) {
     case MatmulKernel::kTiled:
       return "matmul_tiled";
   }
-  return "unknown";
+  throw std::runtime_error("memops: the matmul plan names no kernel");
 }
 
 /// True where `outer` steps over exactly one run of `inner` in every argument.
