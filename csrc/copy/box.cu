@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -329,8 +327,7 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   };
   // Elements one by one, or the parts of the runs and then the runs.
   const auto order = [&](std::span<const BoxCopy::Part> dimensions, std::int64_t run,
-                         std::int64_t parts, std::int64_t part_bytes,
-                         std::int64_t CopyDimension::* stride) {
+                         std::int64_t parts, std::int64_t part_bytes, ViewStride stride) {
     BoxOrder made;
     if (in_parts) made.append(parts, part_bytes, 0);
     std::int64_t elements = 1;
@@ -359,30 +356,20 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   }
 
   const unsigned grid = grid_blocks(plan.blocks, "copy_box");
-  const auto run_short = [&](auto element) {
+  by_element_width(bytes, [&](auto element) {
     using Element = decltype(element);
-    const bool vector_stores = copy.store_bytes == kVectorBytes;
-    const auto kernel = copy.load_bytes == kVectorBytes
-                            ? (vector_stores ? copy_short_box_kernel<Element, 16, 16>
-                                             : copy_short_box_kernel<Element, 16, 4>)
-                            : (vector_stores ? copy_short_box_kernel<Element, 4, 16>
-                                             : copy_short_box_kernel<Element, 4, 4>);
-    kernel<<<grid, kShortBoxThreads, ShortBox<Element>::kSharedBytes, stream>>>(a);
-  };
-  switch (bytes) {
-    case 1:
-      return run_short(std::uint8_t{});
-    case 2:
-      return run_short(std::uint16_t{});
-    case 4:
-      return copy_long_box_kernel<std::uint32_t><<<grid, kLongBoxThreads, 0, stream>>>(a);
-    case 8:
-      return copy_long_box_kernel<std::uint64_t><<<grid, kLongBoxThreads, 0, stream>>>(a);
-    case 16:
-      return copy_long_box_kernel<uint4><<<grid, kLongBoxThreads, 0, stream>>>(a);
-  }
-  throw std::runtime_error("memops: no copy_box kernel for elements of " + std::to_string(bytes) +
-                           " bytes");
+    if constexpr (sizeof(Element) < 4) {
+      const bool vector_stores = copy.store_bytes == kVectorBytes;
+      const auto kernel = copy.load_bytes == kVectorBytes
+                              ? (vector_stores ? copy_short_box_kernel<Element, 16, 16>
+                                               : copy_short_box_kernel<Element, 16, 4>)
+                              : (vector_stores ? copy_short_box_kernel<Element, 4, 16>
+                                               : copy_short_box_kernel<Element, 4, 4>);
+      kernel<<<grid, kShortBoxThreads, ShortBox<Element>::kSharedBytes, stream>>>(a);
+    } else {
+      copy_long_box_kernel<Element><<<grid, kLongBoxThreads, 0, stream>>>(a);
+    }
+  });
 }
 
 }  // namespace memops

@@ -6,7 +6,6 @@
 
 #include "common/cuda/element_width.h"
 #include "common/cuda/launch.h"
-#include "common/math.h"
 #include "copy/kernels.h"
 #include "copy/views.h"
 
@@ -146,25 +145,17 @@ void launch(const FieldsCopy& copy, const CopyPlan& plan, const CopyParams& para
       StridedViews<kMostBatchDimensions>(copy.batch, bytes),
   };
   const unsigned grid = grid_blocks(plan.blocks, "copy_fields");
-  const auto run = [&](auto element) {
+  by_element_width(bytes, [&](auto element) {
     constexpr int kBytes = sizeof(element);
     constexpr std::make_integer_sequence<int, kMostFields - 1> kCounts{};
-    const Kernel kernel = copy.to_planes ? kernel_for<kBytes, true>(copy.fields, kCounts)
-                                         : kernel_for<kBytes, false>(copy.fields, kCounts);
-    kernel<<<grid, kFieldsThreads, 0, stream>>>(arguments);
-  };
-  switch (bytes) {
-    case 1:
-      return run(std::uint8_t{});
-    case 2:
-      return run(std::uint16_t{});
-    case 4:
-      return run(std::uint32_t{});
-    case 8:
-      return run(std::uint64_t{});
-  }
-  throw std::runtime_error("memops: no copy_fields kernel for elements of " +
-                           std::to_string(bytes) + " bytes");
+    if constexpr (kBytes <= 8) {
+      const Kernel kernel = copy.to_planes ? kernel_for<kBytes, true>(copy.fields, kCounts)
+                                           : kernel_for<kBytes, false>(copy.fields, kCounts);
+      kernel<<<grid, kFieldsThreads, 0, stream>>>(arguments);
+    } else {
+      throw std::runtime_error("memops: no copy_fields kernel for elements of 16 bytes");
+    }
+  });
 }
 
 }  // namespace memops

@@ -43,4 +43,15 @@ std::int64_t blocks_of(const RowsCopy& copy) {
   return ceil_div<std::int64_t>(copy.vectors * elements(copy.rows), kFlatThreads);
 }
 
+void add_facts(const FlatCopy& copy, PlanReport& report) {
+  report.facts.emplace_back("threads", std::int64_t{kFlatThreads});
+  report.facts.emplace_back("aligned", std::int64_t{copy.aligned});
+}
+
+void add_facts(const RowsCopy& copy, PlanReport& report) {
+  report.facts.emplace_back("threads", std::int64_t{kFlatThreads});
+  report.facts.emplace_back("run_bytes", copy.run_bytes);
+  report.facts.emplace_back("aligned", std::int64_t{copy.aligned});
+}
+
 }  // namespace memops

@@ -45,6 +45,12 @@ std::int64_t product_of_sizes(std::span<const CopyDimension> dimensions) {
 
 std::int64_t CopyLayout::elements() const { return product_of_sizes(dimensions); }
 
+std::int64_t CopyLayout::last_offset(ViewStride stride) const {
+  std::int64_t last = 0;
+  for (const CopyDimension& d : dimensions) last += (d.size - 1) * d.*stride;
+  return last;
+}
+
 std::int64_t elements(const Run& run) { return product_of_sizes(run); }
 
 CopyLayout coalesce(std::span<const std::int64_t> sizes, std::span<const std::int64_t> dst_strides,

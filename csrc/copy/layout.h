@@ -19,6 +19,9 @@ struct CopyDimension {
   bool operator==(const CopyDimension&) const = default;
 };
 
+/// One of the views.
+using ViewStride = std::int64_t CopyDimension::*;
+
 /// A copy between two views of one shape. After `coalesce`, dimensions of size 1 are gone, the
 /// destination's strides fall from first to last, and no two neighbours could be one.
 struct CopyLayout {
@@ -26,6 +29,8 @@ struct CopyLayout {
   int element_bytes;                      // 1, 2, 4, 8 or 16
 
   MEMOPS_API std::int64_t elements() const;
+  /// Where a view's last element lies, counted from its first.
+  MEMOPS_API std::int64_t last_offset(ViewStride stride) const;
   bool operator==(const CopyLayout&) const = default;
 };
 

@@ -24,13 +24,9 @@ bool one_run(const CopyLayout& layout) {
 }
 
 bool offsets_pass_31_bits(const CopyLayout& layout) {
-  std::int64_t dst_last = 0;
-  std::int64_t src_last = 0;
-  for (const CopyDimension& d : layout.dimensions) {
-    dst_last += (d.size - 1) * d.dst_stride;
-    src_last += (d.size - 1) * d.src_stride;
-  }
-  return std::max(dst_last, src_last) > kMost31Bits / layout.element_bytes;
+  const std::int64_t last = std::max(layout.last_offset(&CopyDimension::dst_stride),
+                                     layout.last_offset(&CopyDimension::src_stride));
+  return last > kMost31Bits / layout.element_bytes;
 }
 
 StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
@@ -142,6 +138,12 @@ PlanReport CopyPlan::report() const {
                               {"blocks", blocks}}};
   std::visit([&](const auto& chosen) { add_facts(chosen, report); }, kernel);
   return report;
+}
+
+void add_facts(const StridedCopy& copy, PlanReport& report) {
+  report.facts.emplace_back("threads", std::int64_t{kCopyThreads});
+  report.facts.emplace_back("packed", std::int64_t{copy.packed});
+  report.facts.emplace_back("index_bits", std::int64_t{copy.wide_offsets ? 64 : 32});
 }
 
 }  // namespace memops

@@ -74,9 +74,7 @@ struct TileCopy {
   Run x;
   Run y;
   std::vector<CopyDimension> batch;  // outermost first
-  std::int64_t tile_x;
-  std::int64_t tile_y;
-  std::int64_t threads;
+  TileShape tile;
   bool aligned_loads;   // every run of the source begins on a 16-byte boundary
   bool aligned_stores;  // every run of the destination is whole vectors on such boundaries
 };

@@ -10,8 +10,6 @@
 
 namespace memops {
 
-using ViewStride = std::int64_t CopyDimension::*;
-
 /// A run of one view as it grows: indices into a layout's dimensions, innermost first.
 class RunGrowth {
  public:

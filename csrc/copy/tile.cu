@@ -14,8 +14,6 @@
 namespace memops {
 namespace {
 
-using AxisOffsets = NestedOffsets<std::int64_t>;
-
 struct TileArguments {
   char* dst;
   const char* src;
@@ -23,8 +21,8 @@ struct TileArguments {
   FastDivisor y_tiles;
   std::uint32_t x_size;
   std::uint32_t y_size;
-  AxisOffsets src_of_x;  // bytes; the destination is dense along x
-  AxisOffsets dst_of_y;  // bytes; the source is dense along y
+  NestedOffsets src_of_x;  // bytes; the destination is dense along x
+  NestedOffsets dst_of_y;  // bytes; the source is dense along y
   StridedViews<kMostBatchDimensions> batch;
   SourceBytes source;
 };
@@ -221,8 +219,8 @@ auto kernel_for(const TileCopy& copy) {
   return copy_tile_kernel<T, true, true>;
 }
 
-AxisOffsets far_offsets(const Run& run, std::int64_t CopyDimension::* stride, int element_bytes) {
-  AxisOffsets offsets;
+NestedOffsets far_offsets(const Run& run, ViewStride stride, int element_bytes) {
+  NestedOffsets offsets;
   for (const CopyDimension& d : run) offsets.append(d.size, d.*stride * element_bytes);
   return offsets;
 }
@@ -237,8 +235,8 @@ void launch(const TileCopy& copy, const CopyPlan& plan, const CopyParams& params
   const TileArguments arguments{
       static_cast<char*>(params.dst),
       static_cast<const char*>(params.src),
-      FastDivisor(ceil_div(x_size, copy.tile_x)),
-      FastDivisor(ceil_div(y_size, copy.tile_y)),
+      FastDivisor(ceil_div<std::int64_t>(x_size, copy.tile.x)),
+      FastDivisor(ceil_div<std::int64_t>(y_size, copy.tile.y)),
       static_cast<std::uint32_t>(x_size),
       static_cast<std::uint32_t>(y_size),
       far_offsets(copy.x, &CopyDimension::src_stride, bytes),

@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <array>
-
 #include "common/math.h"
 #include "copy/kernel_choice.h"
 #include "copy/run_growth.h"
@@ -18,6 +15,12 @@ bool wants_more(const RunGrowth& run, std::int64_t tile) {
 
 double filled(std::int64_t size, std::int64_t tile) {
   return static_cast<double>(size) / static_cast<double>(ceil_div(size, tile) * tile);
+}
+
+std::vector<std::int64_t> sizes_of(const Run& run) {
+  std::vector<std::int64_t> sizes;
+  for (const CopyDimension& d : run) sizes.push_back(d.size);
+  return sizes;
 }
 
 }  // namespace
@@ -46,9 +49,7 @@ std::optional<TileCopy> tile_copy(const CopyLayout& layout, std::uint64_t dst_ad
   if (x.indices().empty() || y.indices().empty()) return std::nullopt;
 
   TileCopy copy{};
-  copy.tile_x = shape.x;
-  copy.tile_y = shape.y;
-  copy.threads = shape.threads;
+  copy.tile = shape;
   const auto on_vector = [&](std::int64_t elements) {
     return elements * layout.element_bytes % kVectorBytes == 0;
   };
@@ -71,12 +72,21 @@ std::optional<TileCopy> tile_copy(const CopyLayout& layout, std::uint64_t dst_ad
 }
 
 std::int64_t blocks_of(const TileCopy& copy) {
-  return ceil_div(elements(copy.x), copy.tile_x) * ceil_div(elements(copy.y), copy.tile_y) *
-         elements(copy.batch);
+  return ceil_div<std::int64_t>(elements(copy.x), copy.tile.x) *
+         ceil_div<std::int64_t>(elements(copy.y), copy.tile.y) * elements(copy.batch);
 }
 
 double filled(const TileCopy& copy) {
-  return filled(elements(copy.x), copy.tile_x) * filled(elements(copy.y), copy.tile_y);
+  return filled(elements(copy.x), copy.tile.x) * filled(elements(copy.y), copy.tile.y);
+}
+
+void add_facts(const TileCopy& copy, PlanReport& report) {
+  report.facts.emplace_back("threads", std::int64_t{copy.tile.threads});
+  report.facts.emplace_back("dst_run", sizes_of(copy.x));
+  report.facts.emplace_back("src_run", sizes_of(copy.y));
+  report.facts.emplace_back("tile", std::vector<std::int64_t>{copy.tile.x, copy.tile.y});
+  report.facts.emplace_back("aligned_loads", std::int64_t{copy.aligned_loads});
+  report.facts.emplace_back("aligned_stores", std::int64_t{copy.aligned_stores});
 }
 
 }  // namespace memops

@@ -87,45 +87,34 @@ __device__ ViewOffsets<Offset> offsets_of_rank(const StridedViews<kCapacity>& vi
 
 /// All bytes from the source's first element to its last.
 inline SourceBytes source_bytes(const CopyLayout& layout, const void* src) {
-  std::int64_t last = 0;
-  for (const CopyDimension& d : layout.dimensions) last += (d.size - 1) * d.src_stride;
   const auto* const begin = static_cast<const char*>(src);
-  return {begin, begin + (last + 1) * layout.element_bytes};
+  const std::int64_t elements = layout.last_offset(&CopyDimension::src_stride) + 1;
+  return {begin, begin + elements * layout.element_bytes};
 }
 
-constexpr int kMostNestedDimensions = 3;
-
-/// A position in up to three nested dimensions, innermost first, to an offset.
-template <class Offset>
+/// A position in up to three nested dimensions, innermost first, to an offset in bytes.
 struct NestedOffsets {
   int rank = 0;
-  FastDivisor sizes[kMostNestedDimensions - 1];  // the outermost needs none
-  Offset strides[kMostNestedDimensions];
+  FastDivisor sizes[kMostRunDimensions - 1];  // the outermost needs none
+  std::int64_t strides[kMostRunDimensions];
 
   void append(std::int64_t size, std::int64_t stride) {
-    if (rank == kMostNestedDimensions) {
+    if (rank == kMostRunDimensions) {
       throw std::runtime_error("memops: a copy kernel was given too many nested dimensions");
     }
-    if (rank + 1 < kMostNestedDimensions) sizes[rank] = FastDivisor(size);
-    strides[rank++] = static_cast<Offset>(stride);
+    if (rank + 1 < kMostRunDimensions) sizes[rank] = FastDivisor(size);
+    strides[rank++] = stride;
   }
 
-  __device__ Offset operator()(std::uint32_t position) const {
+  __device__ std::int64_t operator()(std::uint32_t position) const {
     if (rank == 0) return 0;
-    if (rank == 1) return at<1>(position);
-    return rank == 2 ? at<2>(position) : at<3>(position);
-  }
-
-  /// The same for a rank that the compiler knows.
-  template <int kRank>
-  __device__ Offset at(std::uint32_t position) const {
-    if constexpr (kRank == 1) return static_cast<Offset>(position) * strides[0];
+    if (rank == 1) return static_cast<std::int64_t>(position) * strides[0];
     const auto [rest, first] = divide(position, sizes[0]);
-    const Offset inner = static_cast<Offset>(first) * strides[0];
-    if constexpr (kRank == 2) return inner + static_cast<Offset>(rest) * strides[1];
+    const std::int64_t inner = static_cast<std::int64_t>(first) * strides[0];
+    if (rank == 2) return inner + static_cast<std::int64_t>(rest) * strides[1];
     const auto [last, second] = divide(rest, sizes[1]);
-    return inner + static_cast<Offset>(second) * strides[1] +
-           static_cast<Offset>(last) * strides[2];
+    return inner + static_cast<std::int64_t>(second) * strides[1] +
+           static_cast<std::int64_t>(last) * strides[2];
   }
 };
 

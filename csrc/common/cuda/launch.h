@@ -16,14 +16,4 @@ MEMOPS_API void check_launch(const char* kernel);
 /// - 1.
 MEMOPS_API unsigned grid_blocks(std::int64_t blocks, const char* kernel);
 
-/// Lets `kernel` take so much dynamic shared memory on the current device, beyond the 48 KB that
-/// every kernel may take.
-template <class... Arguments>
-void allow_shared_bytes(void (*kernel)(Arguments...), int bytes, const char* name) {
-  if (cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                           cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess) {
-    check_launch(name);
-  }
-}
-
 }  // namespace memops
