@@ -16,7 +16,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from support.devices import name
-from support.tensors import GuardedView, random_bits, to_bytes
+from support.tensors import GuardedView, random_bits, strides_in_order, to_bytes
 from torch import Tensor
 
 import torch_memops
@@ -50,18 +50,6 @@ def copy_into(dst: Tensor, src: Tensor, device: DeviceFacts = NO_CACHE) -> str:
     return torch_memops.plan("copy_", dst, src, device=device).kernel
 
 
-def strides(shape: tuple[int, ...], order: tuple[int, ...], pitch: int) -> tuple[int, ...]:
-    """Strides of a tensor whose dimensions lie in memory in this order, outermost first, in rows
-    `pitch` elements longer than the innermost dimension."""
-    made, reach = [0] * len(shape), 1
-    for place, axis in enumerate(reversed(order)):
-        made[axis] = reach
-        reach *= shape[axis]
-        if place == 0:
-            reach += pitch
-    return tuple(made)
-
-
 def check(
     dtype: torch.dtype,
     shape: tuple[int, ...],
@@ -75,9 +63,12 @@ def check(
     with guards round them; the kernel's name."""
     values = random_bits(shape, dtype)
     natural = tuple(range(len(shape)))
-    src = GuardedView(values, strides(shape, order, src_pitch), offsets[0], "cuda")
+    src = GuardedView(values, strides_in_order(shape, order, pitch=src_pitch), offsets[0], "cuda")
     dst = GuardedView(
-        torch.zeros_like(values), strides(shape, natural, dst_pitch), offsets[1], "cuda"
+        torch.zeros_like(values),
+        strides_in_order(shape, natural, pitch=dst_pitch),
+        offsets[1],
+        "cuda",
     )
     kernel = copy_into(dst.view, src.view, device)
     assert torch.equal(to_bytes(dst.view), to_bytes(values))
@@ -238,7 +229,7 @@ def test_random_layouts(dtype: torch.dtype) -> None:
     """Many shapes, both ways of planning; the guards are those of the other tests."""
     for shape, order in random_layouts(60):
         values = random_bits(shape, dtype)
-        src = torch.empty_strided(shape, strides(shape, order, 0), dtype=dtype, device="cuda")
+        src = torch.empty_strided(shape, strides_in_order(shape, order), dtype=dtype, device="cuda")
         src.copy_(values.cuda())
         for device in (NO_CACHE, DeviceFacts()):
             out = torch.empty(shape, dtype=dtype, device="cuda")

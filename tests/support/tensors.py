@@ -56,6 +56,19 @@ def random_bits(
 LAYOUTS = ("contiguous", "transposed", "reversed", "offset", "strided", "pitched")
 
 
+def strides_in_order(
+    shape: Sequence[int], order: Sequence[int], unit: int = 1, pitch: int = 0
+) -> tuple[int, ...]:
+    """Strides of a tensor whose dimensions lie in memory in this order, outermost first: elements
+    `unit` apart, rows `pitch` elements longer than the innermost dimension."""
+    strides, reach = [0] * len(shape), 0
+    for place, axis in enumerate(reversed(order)):
+        strides[axis] = unit if place == 0 else reach
+        run = unit * shape[axis] + pitch if place == 0 else reach * shape[axis]
+        reach = max(run, 1)
+    return tuple(strides)
+
+
 def strides_for(shape: Sequence[int], layout: str) -> tuple[tuple[int, ...], int]:
     """Strides and storage offset, in elements, of a layout.
 
@@ -79,12 +92,7 @@ def strides_for(shape: Sequence[int], layout: str) -> tuple[tuple[int, ...], int
         unit = 0
     elif layout != "contiguous":
         raise ValueError(f"unknown layout {layout!r}")
-    strides, reach = [0] * len(shape), 0
-    for place, axis in enumerate(reversed(order)):
-        strides[axis] = unit if place == 0 else reach
-        run = unit * shape[axis] + pitch if place == 0 else reach * shape[axis]
-        reach = max(run, 1)
-    return tuple(strides), offset
+    return strides_in_order(shape, order, unit, pitch), offset
 
 
 def poison(tensor: Tensor) -> None:
