@@ -13,6 +13,7 @@ __device__ inline std::uint32_t load_word(const char* src, const char* end) {
   const auto within = [end](const char* at) {
     if (at + 4 <= end) return __ldg(reinterpret_cast<const std::uint32_t*>(at));
     std::uint32_t word = 0;
+#pragma unroll 1  // a row's last word alone: unrolled, it is most of a tile kernel's code
     for (int i = 0; at + i < end; ++i) {
       word |= static_cast<std::uint32_t>(static_cast<unsigned char>(at[i])) << (8 * i);
     }
@@ -24,15 +25,26 @@ __device__ inline std::uint32_t load_word(const char* src, const char* end) {
   return __funnelshift_r(low, within(aligned + 4), 8 * misalignment);
 }
 
-/// The 16 bytes at `src`, all of them inside the source, as are the up to three on either side.
-__device__ inline uint4 load_vector(const char* src) {
+/// The bytes at `src` as words, all of them inside the source, as are the up to three on either
+/// side.
+template <int kWords>
+__device__ void load_words(const char* src, std::uint32_t (&out)[kWords]) {
   const auto address = reinterpret_cast<std::uintptr_t>(src);
   const unsigned shift = 8 * (address & 3);
   const auto* words = reinterpret_cast<const std::uint32_t*>(address & ~std::uintptr_t{3});
-  std::uint32_t w[5] = {__ldg(words), __ldg(words + 1), __ldg(words + 2), __ldg(words + 3), 0};
-  if (shift != 0) w[4] = __ldg(words + 4);
-  return {__funnelshift_r(w[0], w[1], shift), __funnelshift_r(w[1], w[2], shift),
-          __funnelshift_r(w[2], w[3], shift), __funnelshift_r(w[3], w[4], shift)};
+  std::uint32_t w[kWords + 1];
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) w[i] = __ldg(words + i);
+  w[kWords] = shift == 0 ? 0 : __ldg(words + kWords);
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) out[i] = __funnelshift_r(w[i], w[i + 1], shift);
+}
+
+/// The same for 16 bytes.
+__device__ inline uint4 load_vector(const char* src) {
+  std::uint32_t w[4];
+  load_words(src, w);
+  return {w[0], w[1], w[2], w[3]};
 }
 
 }  // namespace memops
