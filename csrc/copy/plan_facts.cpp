@@ -34,4 +34,15 @@ void add_facts(const StridedCopy& copy, PlanReport& report) {
   report.facts.emplace_back("index_bits", std::int64_t{copy.wide_offsets ? 64 : 32});
 }
 
+void add_facts(const CastRows& copy, PlanReport& report) {
+  report.facts.emplace_back("run", copy.run);
+  report.facts.emplace_back("aligned", std::int64_t{copy.aligned});
+}
+
+void add_facts(const CastTile& copy, PlanReport& report) { add_facts(copy.tile, report); }
+
+void add_facts(const CastStrided& copy, PlanReport& report) {
+  report.facts.emplace_back("index_bits", std::int64_t{copy.wide_offsets ? 64 : 32});
+}
+
 }  // namespace memops

@@ -7,6 +7,7 @@
 #include "common/cuda/element_width.h"
 #include "common/cuda/launch.h"
 #include "common/math.h"
+#include "copy/convert.h"
 #include "copy/kernels.h"
 #include "copy/views.h"
 #include "copy/words.h"
@@ -255,10 +256,85 @@ auto kernel_for(const TileCopy& copy) {
   return copy_tile_kernel<T, true, true>;
 }
 
+/// Rows of the destination on boundaries of the vectors that a thread turns, converted.
+template <class T, class Dst, class Src>
+__device__ void store_converted(const unsigned char* tile, const TileArguments& a, char* dst,
+                                std::uint32_t x0, std::uint32_t y0) {
+  using Made = ElementPack<Dst, T::kVector>;
+  turn_tile<T>(tile, [&](int x, int y, const uint4& vector) {
+    if (x0 + x >= a.x_size || y0 + y >= a.y_size) return;
+    ElementPack<Src, T::kVector> turned;
+    turned.accesses[0] = vector;
+    const Made made = convert<Dst>(turned);
+    auto* const row = reinterpret_cast<Dst*>(dst + a.dst_of_y(y0 + y));
+    auto* const to = reinterpret_cast<typename Made::Access*>(row + (x0 + x));
+#pragma unroll
+    for (int i = 0; i < Made::kAccesses; ++i) to[i] = made.accesses[i];
+  });
+}
+
+/// Rows of the destination that begin anywhere: turned in shared memory, then converted one by one.
+template <class T, class Dst, class Src>
+__device__ void store_converted_shifted(const unsigned char* tile, unsigned char* turned,
+                                        const TileArguments& a, char* dst, std::uint32_t x0,
+                                        std::uint32_t y0) {
+  constexpr int kRowsAtOnce = T::kShape.threads / T::kShape.x;
+  turn_tile<T>(tile, [&](int x, int y, const uint4& vector) {
+    *reinterpret_cast<uint4*>(turned + y * kTurnedBytes<T> + x * sizeof(Src)) = vector;
+  });
+  __syncthreads();
+  const int x = threadIdx.x % T::kShape.x;
+  if (x0 + x >= a.x_size) return;
+#pragma unroll 4
+  for (int y = threadIdx.x / T::kShape.x; y < T::kShape.y; y += kRowsAtOnce) {
+    if (y0 + y >= a.y_size) break;
+    const Src value = *reinterpret_cast<const Src*>(turned + y * kTurnedBytes<T> + x * sizeof(Src));
+    reinterpret_cast<Dst*>(dst + a.dst_of_y(y0 + y))[x0 + x] = convert<Dst>(value);
+  }
+}
+
+template <class T, class Dst, class Src, bool kAligned>
+__global__ void __launch_bounds__(T::kShape.threads)
+    cast_tile_kernel(const __grid_constant__ TileArguments a) {
+  __shared__ alignas(128) unsigned char tile[T::kBytes];
+  const auto [rest, x_tile] = divide(blockIdx.x, a.x_tiles);
+  const auto [batch, y_tile] = divide(rest, a.y_tiles);
+  const auto base = offsets_of<std::int64_t>(a.batch, batch);
+  const std::uint32_t x0 = x_tile * T::kShape.x;
+  const std::uint32_t y0 = y_tile * T::kShape.y;
+  load_tile<T, kAligned>(tile, a, a.src + base.src, x0, y0);
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+  __syncthreads();
+  if constexpr (kAligned) {
+    store_converted<T, Dst, Src>(tile, a, a.dst + base.dst, x0, y0);
+  } else {
+    __shared__ alignas(16) unsigned char turned[T::kShape.y * kTurnedBytes<T>];
+    store_converted_shifted<T, Dst, Src>(tile, turned, a, a.dst + base.dst, x0, y0);
+  }
+}
+
 AxisOffsets far_offsets(const Run& run, std::int64_t CopyDimension::*stride, int element_bytes) {
   AxisOffsets offsets;
   for (const CopyDimension& d : run) offsets.append(d.size, d.*stride * element_bytes);
   return offsets;
+}
+
+TileArguments tile_arguments(const TileCopy& copy, const CopyParams& params, int dst_bytes,
+                             int src_bytes) {
+  const std::int64_t x_size = elements(copy.x);
+  const std::int64_t y_size = elements(copy.y);
+  return {
+      static_cast<char*>(params.dst),
+      static_cast<const char*>(params.src),
+      FastDivisor(ceil_div(x_size, copy.tile_x)),
+      FastDivisor(ceil_div(y_size, copy.tile_y)),
+      static_cast<std::uint32_t>(x_size),
+      static_cast<std::uint32_t>(y_size),
+      far_offsets(copy.x, &CopyDimension::src_stride, src_bytes),
+      far_offsets(copy.y, &CopyDimension::dst_stride, dst_bytes),
+      StridedViews<kMostBatchDimensions>(copy.batch, dst_bytes, src_bytes),
+  };
 }
 
 }  // namespace
@@ -266,25 +342,33 @@ AxisOffsets far_offsets(const Run& run, std::int64_t CopyDimension::*stride, int
 void launch(const TileCopy& copy, const CopyPlan& plan, const CopyParams& params,
             cudaStream_t stream) {
   const int bytes = plan.layout.element_bytes;
-  const std::int64_t x_size = elements(copy.x);
-  const std::int64_t y_size = elements(copy.y);
-  const TileArguments arguments{
-      static_cast<char*>(params.dst),
-      static_cast<const char*>(params.src),
-      FastDivisor(ceil_div(x_size, copy.tile_x)),
-      FastDivisor(ceil_div(y_size, copy.tile_y)),
-      static_cast<std::uint32_t>(x_size),
-      static_cast<std::uint32_t>(y_size),
-      far_offsets(copy.x, &CopyDimension::src_stride, bytes),
-      far_offsets(copy.y, &CopyDimension::dst_stride, bytes),
-      StridedViews<kMostBatchDimensions>(copy.batch, bytes),
-  };
+  const TileArguments arguments = tile_arguments(copy, params, bytes, bytes);
   const unsigned grid = grid_blocks(plan.blocks, "copy_tile");
   by_element_width(bytes, [&](auto element) {
     using Element = decltype(element);
     using T = Tile<Element, tile_shape(sizeof(Element))>;
     const auto kernel = kernel_for<T>(copy);
     kernel<<<grid, T::kShape.threads, 0, stream>>>(arguments);
+  });
+}
+
+void launch(const CastTile& copy, const CopyPlan& plan, const CopyParams& params,
+            cudaStream_t stream) {
+  const TileCopy& tile = copy.tile;
+  const unsigned grid = grid_blocks(plan.blocks, "cast_tile");
+  by_cast(plan.cast.value(), [&](auto dst, auto src) {
+    if constexpr (has_tile_kernel(Cast{dst(), src()})) {
+      using Dst = Stored<dst()>;
+      using Src = Stored<src()>;
+      using T = Tile<AccessOf<sizeof(Src)>, tile_shape(sizeof(Src))>;
+      const auto kernel = tile.aligned_loads && tile.aligned_stores
+                              ? cast_tile_kernel<T, Dst, Src, true>
+                              : cast_tile_kernel<T, Dst, Src, false>;
+      kernel<<<grid, T::kShape.threads, 0, stream>>>(
+          tile_arguments(tile, params, sizeof(Dst), sizeof(Src)));
+    } else {
+      throw std::runtime_error("memops: no cast_tile kernel for these types");
+    }
   });
 }
 
