@@ -155,8 +155,13 @@ def test_bytes_of_the_other_variants() -> None:
     assert Layout.parse("layouts/f32/6x7x5/201").bytes == 2 * 4 * 210
     assert Layout.parse("layouts/f32/6x7x5/201/offset1").bytes == 2 * 4 * 210
     assert Layout.parse("layouts/f32/6x7x5/201/step2").bytes == 3 * 4 * 210
-    rows = Layout.parse("layouts/f32/6x7x5/201/into1")  # 30 rows of 7 in 8: 30 whole sectors
-    assert rows.bytes == 4 * 210 + 32 * 30
+    # 30 rows of 7 elements in 8: 30 sectors, written in part and so read too
+    rows = Layout.parse("layouts/f32/6x7x5/201/into1")
+    assert rows.bytes == 4 * 210 + 2 * 32 * 30
+    # 4 rows of 16 elements in 20, which begin at 0, 80, 160 and 240: the second and fourth fill one
+    # sector each and touch two more, the others fill two
+    rows = Layout.parse("layouts/f32/2x2x16/102/into4")
+    assert rows.bytes == 4 * 64 + 32 * (2 + 2 * 2 + 1 + 2 + 2 * 2 + 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -54,7 +54,7 @@ def test_every_op_has_samples() -> None:
         if name.startswith("memops::")
     }
     sampled = {op.overload_name for op in ALL}
-    assert registered - sampled == {"_plan"}
+    assert registered - sampled == {"_plan", "_copy_into_planned"}  # for tests and for printing
 
 
 def test_public_names_are_the_ops() -> None:

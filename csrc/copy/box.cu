@@ -62,7 +62,7 @@ struct BoxCut {
 struct BoxArguments {
   char* dst;
   const char* src;
-  const char* src_end;
+  SourceBytes source;
   std::uint32_t boxes;
   std::uint32_t loads;   // of a box: elements, or parts of the source's runs
   std::uint32_t stores;  // of a box: elements, or parts of the destination's runs
@@ -100,7 +100,7 @@ __device__ std::int32_t skewed(std::int32_t byte) {
 
 template <class Element>
 struct LongBox {
-  static constexpr int kItems = kLongBoxBytes / sizeof(Element) / kBoxThreads;  // of a thread
+  static constexpr int kItems = kLongBoxBytes / sizeof(Element) / kLongBoxThreads;  // of a thread
   static constexpr int kSkewedBytes = kLongBoxBytes + kLongBoxBytes / 128 * sizeof(Element);
 };
 
@@ -109,12 +109,13 @@ struct ShortBox {
   static constexpr int kBytes = kShortBoxBytes;
   static constexpr int kSkewedBytes = kBytes + kBytes / 128 * 4;
   static constexpr int kPlacesBytes = kBytes / sizeof(Element) * sizeof(std::uint16_t);
-  static constexpr int kSharedBytes = kSkewedBytes + kBytes + kVectorBytes + kPlacesBytes;
+  static constexpr int kTurnedBytes = kSkewedBytes + kVectorBytes;
+  static constexpr int kSharedBytes = kSkewedBytes + kTurnedBytes + kPlacesBytes;
 };
 
 template <class Element>
-__global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
-    copy_box_kernel(const __grid_constant__ BoxArguments a) {
+__global__ void __launch_bounds__(kLongBoxThreads, kLongBoxBlocks)
+    copy_long_box_kernel(const __grid_constant__ BoxArguments a) {
   using Shape = LongBox<Element>;
   constexpr int kItems = Shape::kItems;
   __shared__ alignas(128) unsigned char buffers[2][Shape::kSkewedBytes];
@@ -123,7 +124,7 @@ __global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
   std::int32_t places[kItems];
 #pragma unroll
   for (int k = 0; k < kItems; ++k) {
-    const std::uint32_t i = threadIdx.x + k * kBoxThreads;
+    const std::uint32_t i = threadIdx.x + k * kLongBoxThreads;
     load_offsets[k] = locate(a.load, i).offset;
     const BoxPosition at = locate(a.store, i);
     store_offsets[k] = at.offset;
@@ -134,7 +135,7 @@ __global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
       const char* const src = a.src + box_begin(a, box).src;
 #pragma unroll
       for (int k = 0; k < kItems; ++k) {
-        const std::uint32_t i = threadIdx.x + k * kBoxThreads;
+        const std::uint32_t i = threadIdx.x + k * kLongBoxThreads;
         if (i >= a.loads) break;
         __pipeline_memcpy_async(buffer + skewed<sizeof(Element)>(i * sizeof(Element)),
                                 src + load_offsets[k], sizeof(Element));
@@ -151,7 +152,7 @@ __global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
     char* const dst = a.dst + box_begin(a, box).dst;
 #pragma unroll
     for (int k = 0; k < kItems; ++k) {
-      if (threadIdx.x + k * kBoxThreads >= a.stores) break;
+      if (threadIdx.x + k * kLongBoxThreads >= a.stores) break;
       *reinterpret_cast<Element*>(dst + store_offsets[k]) =
           *reinterpret_cast<const Element*>(buffers[turn] + places[k]);
     }
@@ -160,24 +161,18 @@ __global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
   }
 }
 
-/// kBytes (4 or 16) from any address, as far as they lie before `end`.
+/// kBytes (4 or 16) from any address, as far as they are the source's.
 template <int kBytes>
-__device__ void load_part(std::uint32_t (&words)[kBytes / 4], const char* from, const char* end) {
-  if (from + kBytes + 4 <= end) {
-    const auto at = reinterpret_cast<std::uintptr_t>(from);
-    const auto* const aligned = reinterpret_cast<const std::uint32_t*>(at & ~std::uintptr_t{3});
-    std::uint32_t read[kBytes / 4 + 1];
-#pragma unroll
-    for (int w = 0; w <= kBytes / 4; ++w) read[w] = __ldg(aligned + w);
-#pragma unroll
-    for (int w = 0; w < kBytes / 4; ++w) {
-      words[w] = __funnelshift_r(read[w], read[w + 1], 8 * (at & 3));
-    }
+__device__ void load_part(std::uint32_t (&words)[kBytes / 4], const char* from,
+                          const SourceBytes& source) {
+  if constexpr (kBytes == 4) {
+    words[0] = load_word(from, source.end);
   } else {
-#pragma unroll
-    for (int w = 0; w < kBytes / 4; ++w) {
-      words[w] = from + 4 * w < end ? load_word(from + 4 * w, end) : 0;
-    }
+    const uint4 vector = source.load(from);
+    words[0] = vector.x;
+    words[1] = vector.y;
+    words[2] = vector.z;
+    words[3] = vector.w;
   }
 }
 
@@ -196,7 +191,7 @@ __global__ void __launch_bounds__(kShortBoxThreads, 3)
   extern __shared__ __align__(128) unsigned char shared[];
   unsigned char* const read = shared;
   unsigned char* const turned = read + Shape::kSkewedBytes;
-  auto* const places = reinterpret_cast<Places*>(turned + Shape::kBytes + kVectorBytes);
+  auto* const places = reinterpret_cast<Places*>(turned + Shape::kTurnedBytes);
 
   std::int32_t load_offsets[kLoads];
   std::int32_t store_offsets[kStores];
@@ -234,7 +229,7 @@ __global__ void __launch_bounds__(kShortBoxThreads, 3)
       const std::uint32_t i = threadIdx.x + k * kShortBoxThreads;
       if (i >= a.loads) break;
       std::uint32_t words[kLoadBytes / 4];
-      load_part<kLoadBytes>(words, src + load_offsets[k], a.src_end);
+      load_part<kLoadBytes>(words, src + load_offsets[k], a.source);
       auto* const to = reinterpret_cast<std::uint32_t*>(read + skewed<4>(i * kLoadBytes));
 #pragma unroll
       for (int w = 0; w < kLoadBytes / 4; ++w) to[w] = words[w];
@@ -246,7 +241,7 @@ __global__ void __launch_bounds__(kShortBoxThreads, 3)
       const auto element = [&](std::uint16_t place) -> std::uint32_t {
         return *reinterpret_cast<const Element*>(read + place);
       };
-      auto* const to = reinterpret_cast<std::uint32_t*>(turned) + i;
+      auto* const to = reinterpret_cast<std::uint32_t*>(turned) + i + i / 32;
       if constexpr (kPerWord == 4) {
         *to = __byte_perm(__byte_perm(element(at.x), element(at.y), 0x0040),
                           __byte_perm(element(at.z), element(at.w), 0x0040), 0x5410);
@@ -266,12 +261,14 @@ __global__ void __launch_bounds__(kShortBoxThreads, 3)
       to -= before;
       const int from = store_places[k] - before;
       if (inner >> k & 1) {
-        const auto* const words = reinterpret_cast<const std::uint32_t*>(turned) + from / 4;
+        const auto word = [&](int w) {
+          return *reinterpret_cast<const std::uint32_t*>(turned + skewed<4>(4 * (from / 4 + w)));
+        };
         const unsigned shift = 8 * (from % 4);
         alignas(kStoreBytes) std::uint32_t part[kStoreBytes / 4];
 #pragma unroll
         for (int w = 0; w < kStoreBytes / 4; ++w) {
-          part[w] = __funnelshift_r(words[w], words[w + 1], shift);
+          part[w] = __funnelshift_r(word(w), word(w + 1), shift);
         }
         using Part = std::conditional_t<kStoreBytes == 4, std::uint32_t, uint4>;
         *reinterpret_cast<Part*>(to) = *reinterpret_cast<const Part*>(part);
@@ -281,18 +278,12 @@ __global__ void __launch_bounds__(kShortBoxThreads, 3)
         const int of_run = part * kStoreBytes - before;
         const int last = min(kStoreBytes, static_cast<int>(a.run_bytes) - of_run);
         for (int b = max(0, -of_run); b < last; b += kBytes) {
-          *reinterpret_cast<Element*>(to + b) = *reinterpret_cast<const Element*>(turned + from + b);
+          *reinterpret_cast<Element*>(to + b) =
+              *reinterpret_cast<const Element*>(turned + skewed<4>(from + b));
         }
       }
     }
   }
-}
-
-/// One behind the last byte of the source's view.
-const char* end_of_source(const CopyLayout& layout, const void* src) {
-  std::int64_t last = 0;
-  for (const CopyDimension& d : layout.dimensions) last += (d.size - 1) * d.src_stride;
-  return static_cast<const char*>(src) + (last + 1) * layout.element_bytes;
 }
 
 /// Places of the box's dimensions in shared memory: `run` elements of the source side by side, the
@@ -318,16 +309,15 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   BoxArguments a{};
   a.dst = static_cast<char*>(params.dst);
   a.src = static_cast<const char*>(params.src);
-  a.src_end = end_of_source(plan.layout, params.src);
+  a.source = source_bytes(plan.layout, params.src);
   a.boxes = static_cast<std::uint32_t>(copy.boxes());
   a.batch = StridedViews<kMostBatchDimensions>(copy.batch, bytes);
   for (const BoxCopy::Part& part : copy.dst_order) {
     const CopyDimension& d = part.dimension;
     if (part.tile == d.size) continue;
-    a.cut[a.cuts++] = {FastDivisor(ceil_div(d.size, part.tile)),
-                       static_cast<std::uint32_t>(part.tile),
-                       static_cast<std::uint32_t>(d.size - part.tile), d.dst_stride * bytes,
-                       d.src_stride * bytes};
+    a.cut[a.cuts++] = {
+        FastDivisor(ceil_div(d.size, part.tile)), static_cast<std::uint32_t>(part.tile),
+        static_cast<std::uint32_t>(d.size - part.tile), d.dst_stride * bytes, d.src_stride * bytes};
   }
   const std::int64_t src_parts = ceil_div(copy.src_run * bytes, copy.load_bytes);
   const std::int64_t dst_parts = ceil_div(copy.dst_run * bytes, copy.store_bytes) + 1;
@@ -340,7 +330,7 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   // Elements one by one, or the parts of the runs and then the runs.
   const auto order = [&](std::span<const BoxCopy::Part> dimensions, std::int64_t run,
                          std::int64_t parts, std::int64_t part_bytes,
-                         std::int64_t CopyDimension::*stride) {
+                         std::int64_t CopyDimension::* stride) {
     BoxOrder made;
     if (in_parts) made.append(parts, part_bytes, 0);
     std::int64_t elements = 1;
@@ -352,10 +342,10 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
     }
     return made;
   };
-  a.load = order(copy.src_order, copy.src_run, src_parts, copy.load_bytes,
-                 &CopyDimension::src_stride);
-  a.store = order(copy.dst_order, copy.dst_run, dst_parts, copy.store_bytes,
-                  &CopyDimension::dst_stride);
+  a.load =
+      order(copy.src_order, copy.src_run, src_parts, copy.load_bytes, &CopyDimension::src_stride);
+  a.store =
+      order(copy.dst_order, copy.dst_run, dst_parts, copy.store_bytes, &CopyDimension::dst_stride);
   a.loads = a.stores = static_cast<std::uint32_t>(copy.elements);
   if (in_parts) {
     const std::int64_t run_words = ceil_div<std::int64_t>(copy.dst_run * bytes, 4);
@@ -372,12 +362,11 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   const auto run_short = [&](auto element) {
     using Element = decltype(element);
     const bool vector_stores = copy.store_bytes == kVectorBytes;
-    const auto kernel =
-        copy.load_bytes == kVectorBytes
-            ? (vector_stores ? copy_short_box_kernel<Element, 16, 16>
-                             : copy_short_box_kernel<Element, 16, 4>)
-            : (vector_stores ? copy_short_box_kernel<Element, 4, 16>
-                             : copy_short_box_kernel<Element, 4, 4>);
+    const auto kernel = copy.load_bytes == kVectorBytes
+                            ? (vector_stores ? copy_short_box_kernel<Element, 16, 16>
+                                             : copy_short_box_kernel<Element, 16, 4>)
+                            : (vector_stores ? copy_short_box_kernel<Element, 4, 16>
+                                             : copy_short_box_kernel<Element, 4, 4>);
     kernel<<<grid, kShortBoxThreads, ShortBox<Element>::kSharedBytes, stream>>>(a);
   };
   switch (bytes) {
@@ -386,11 +375,11 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
     case 2:
       return run_short(std::uint16_t{});
     case 4:
-      return copy_box_kernel<std::uint32_t><<<grid, kBoxThreads, 0, stream>>>(a);
+      return copy_long_box_kernel<std::uint32_t><<<grid, kLongBoxThreads, 0, stream>>>(a);
     case 8:
-      return copy_box_kernel<std::uint64_t><<<grid, kBoxThreads, 0, stream>>>(a);
+      return copy_long_box_kernel<std::uint64_t><<<grid, kLongBoxThreads, 0, stream>>>(a);
     case 16:
-      return copy_box_kernel<uint4><<<grid, kBoxThreads, 0, stream>>>(a);
+      return copy_long_box_kernel<uint4><<<grid, kLongBoxThreads, 0, stream>>>(a);
   }
   throw std::runtime_error("memops: no copy_box kernel for elements of " + std::to_string(bytes) +
                            " bytes");

@@ -16,8 +16,7 @@ constexpr std::int64_t kMostSpan = std::int64_t{1} << 30;  // bytes, of a box in
 /// How far a box reaches in every dimension of a layout, and what follows from it.
 class Tiles {
  public:
-  explicit Tiles(const CopyLayout& layout)
-      : layout_(layout), tiles_(layout.dimensions.size(), 1) {
+  explicit Tiles(const CopyLayout& layout) : layout_(layout), tiles_(layout.dimensions.size(), 1) {
     for (const View view : {View::kDst, View::kSrc}) {
       std::vector<int>& order = orders_[static_cast<int>(view)];
       order.resize(tiles_.size());
@@ -117,6 +116,8 @@ std::optional<BoxCopy> box_copy(const CopyLayout& layout) {
   tiles.even_out();
 
   BoxCopy copy{};
+  copy.threads = layout.element_bytes < 4 ? kShortBoxThreads : kLongBoxThreads;
+  copy.blocks = layout.element_bytes < 4 ? kShortBoxBlocks : kLongBoxBlocks;
   copy.elements = tiles.elements();
   copy.dst_run = tiles.run(View::kDst);
   copy.src_run = tiles.run(View::kSrc);
@@ -124,9 +125,7 @@ std::optional<BoxCopy> box_copy(const CopyLayout& layout) {
   copy.store_bytes = tiles.part_bytes(View::kDst);
   std::int64_t dst_span = 0;
   std::int64_t src_span = 0;
-  const auto part = [&](int i) {
-    return BoxCopy::Part{layout.dimensions[i], tiles.tile(i)};
-  };
+  const auto part = [&](int i) { return BoxCopy::Part{layout.dimensions[i], tiles.tile(i)}; };
   for (const int i : tiles.order(View::kSrc)) {
     if (tiles.tile(i) > 1) copy.src_order.push_back(part(i));
   }
@@ -154,14 +153,14 @@ std::int64_t BoxCopy::boxes() const {
   return n;
 }
 
-std::int64_t blocks_of(const BoxCopy& copy, int element_bytes, const DeviceFacts& device) {
-  const std::int64_t blocks = element_bytes < 4 ? kShortBoxBlocks : kBoxBlocks;
-  return std::min<std::int64_t>(copy.boxes(), blocks * device.multiprocessors);
+std::int64_t blocks_of(const BoxCopy& copy, const DeviceFacts& device) {
+  return std::min<std::int64_t>(copy.boxes(), copy.blocks * device.multiprocessors);
 }
 
 void add_facts(const BoxCopy& copy, PlanReport& report) {
   std::vector<std::int64_t> box;
   for (const BoxCopy::Part& part : copy.dst_order) box.insert(box.begin(), part.tile);
+  report.facts.emplace_back("threads", copy.threads);
   report.facts.emplace_back("box", box);
   report.facts.emplace_back("boxes", copy.boxes());
   report.facts.emplace_back("dst_run", copy.dst_run);

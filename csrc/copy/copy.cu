@@ -1,6 +1,5 @@
-#include "copy/copy.h"
-
 #include "common/cuda/launch.h"
+#include "copy/copy.h"
 #include "copy/kernels.h"
 
 namespace memops {

@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(kFieldsThreads, blocks_per_multiprocessor(kFie
   const std::uint32_t first_of_warp = (thread - lane) * kPerThread;
   if (first_of_warp >= a.structures) return;
   const bool active = thread * kPerThread < a.structures;
-  const int warp_chunks = static_cast<int>(min((a.structures - first_of_warp) / kPerThread, kWarp)) * kFields;
+  const int warp_chunks =
+      static_cast<int>(min((a.structures - first_of_warp) / kPerThread, kWarp)) * kFields;
   const std::int64_t structures_offset = std::int64_t{first_of_warp} * (kFields * kBytes);
   const std::int64_t plane_offset = std::int64_t{thread} * kVectorBytes;
 
@@ -104,8 +105,8 @@ __global__ void __launch_bounds__(kFieldsThreads, blocks_per_multiprocessor(kFie
 #pragma unroll
     for (int i = 0; i < kFields; ++i) {
       if (active) {
-        in.vectors[i] = __ldg(reinterpret_cast<const uint4*>(a.src + base.src +
-                                                             i * a.plane_bytes + plane_offset));
+        in.vectors[i] = __ldg(
+            reinterpret_cast<const uint4*>(a.src + base.src + i * a.plane_bytes + plane_offset));
       }
     }
     permute<kBytes>(in.words, out.words,

@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <string>
 
 #include "common/math.h"
 #include "copy/kernel_choice.h"
@@ -25,8 +25,9 @@ std::optional<FieldsCopy> fields_copy(const CopyLayout& layout, std::uint64_t ds
   for (std::size_t i = 0; i + 1 < dims.size(); ++i) {
     const CopyDimension& outer = dims[i];
     if (outer.src_stride != 1) continue;
-    const bool to_planes = inner.src_stride == outer.size;
-    const bool to_structures = outer.dst_stride == inner.size;
+    const auto few = [](std::int64_t fields) { return fields >= 2 && fields <= kMostFields; };
+    const bool to_planes = inner.src_stride == outer.size && few(outer.size);
+    const bool to_structures = outer.dst_stride == inner.size && few(inner.size);
     if (!to_planes && !to_structures) return std::nullopt;
     FieldsCopy copy{};
     copy.to_planes = to_planes;
@@ -42,7 +43,7 @@ std::optional<FieldsCopy> fields_copy(const CopyLayout& layout, std::uint64_t ds
     const auto vectors = static_cast<double>(copy.structures) / static_cast<double>(per_vector);
     const auto threads =
         static_cast<double>(blocks_per_batch(copy, layout.element_bytes) * kFieldsThreads);
-    if (!aligned || vectors < kBusyThreads * threads || copy.fields < 2 || copy.fields > kMostFields ||
+    if (!aligned || vectors < kBusyThreads * threads ||
         static_cast<int>(copy.batch.size()) > kMostBatchDimensions) {
       return std::nullopt;
     }
@@ -60,6 +61,7 @@ std::int64_t blocks_of(const FieldsCopy& copy, int element_bytes) {
 }
 
 void add_facts(const FieldsCopy& copy, PlanReport& report) {
+  report.facts.emplace_back("threads", std::int64_t{kFieldsThreads});
   report.facts.emplace_back("fields", copy.fields);
   report.facts.emplace_back("structures", copy.structures);
   report.facts.emplace_back("to", std::string(copy.to_planes ? "planes" : "structures"));

@@ -14,9 +14,10 @@ constexpr std::int64_t kShortestUnalignedRunBytes = 512;
 
 FlatCopy flat_copy(std::int64_t bytes, std::uint64_t dst_address, std::uint64_t src_address) {
   auto head = static_cast<std::int64_t>(-dst_address % kVectorBytes);
-  const auto shift = static_cast<std::int64_t>((src_address + head) % 4);
-  if (head < shift) head += kVectorBytes;  // the first word begins inside the source
-  const std::int64_t beyond = shift == 0 ? 0 : 4 - shift;  // the last word ends inside the source
+  // Aligned vectors of the source are read: the first begins inside it, and the last ends there.
+  const auto shift = static_cast<std::int64_t>((src_address + head) % kVectorBytes);
+  if (head < shift) head += kVectorBytes;
+  const std::int64_t beyond = shift == 0 ? 0 : kVectorBytes - shift;
   const std::int64_t chunks = std::max<std::int64_t>(0, (bytes - head - beyond) / kVectorBytes);
   if (chunks == 0) head = bytes;
   return {bytes, head, chunks, (src_address + head) % kVectorBytes == 0};

@@ -38,7 +38,7 @@ std::int64_t blocks_of(const FlatCopy& copy);
 std::int64_t blocks_of(const RowsCopy& copy);
 std::int64_t blocks_of(const FieldsCopy& copy, int element_bytes);
 std::int64_t blocks_of(const TileCopy& copy);
-std::int64_t blocks_of(const BoxCopy& copy, int element_bytes, const DeviceFacts& device);
+std::int64_t blocks_of(const BoxCopy& copy, const DeviceFacts& device);
 
 /// The share of a tile's threads that have an element, on average.
 double filled(const TileCopy& copy);

@@ -24,15 +24,16 @@ void normalise(std::vector<CopyDimension>& dimensions) {
       dimensions.begin(), dimensions.end(), [](const CopyDimension& a, const CopyDimension& b) {
         return std::tie(a.dst_stride, a.src_stride) > std::tie(b.dst_stride, b.src_stride);
       });
-  std::vector<CopyDimension> merged;
-  for (const CopyDimension& d : dimensions) {
-    if (!merged.empty() && mergeable(merged.back(), d)) {
-      merged.back() = {merged.back().size * d.size, d.dst_stride, d.src_stride};
+  auto last = dimensions.begin();
+  for (auto d = dimensions.begin(); d != dimensions.end(); ++d) {
+    if (d == dimensions.begin()) continue;
+    if (mergeable(*last, *d)) {
+      *last = {last->size * d->size, d->dst_stride, d->src_stride};
     } else {
-      merged.push_back(d);
+      *++last = *d;
     }
   }
-  dimensions = std::move(merged);
+  if (!dimensions.empty()) dimensions.erase(last + 1, dimensions.end());
 }
 
 std::int64_t product_of_sizes(std::span<const CopyDimension> dimensions) {
@@ -49,6 +50,7 @@ std::int64_t elements(const Run& run) { return product_of_sizes(run); }
 CopyLayout coalesce(std::span<const std::int64_t> sizes, std::span<const std::int64_t> dst_strides,
                     std::span<const std::int64_t> src_strides, int element_bytes) {
   CopyLayout layout{{}, element_bytes};
+  layout.dimensions.reserve(sizes.size());
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     layout.dimensions.push_back({sizes[i], dst_strides[i], src_strides[i]});
   }
@@ -76,8 +78,7 @@ CopyLayout narrow_elements(CopyLayout layout, std::uint64_t dst_address,
   return layout;
 }
 
-CopyLayout widen_elements(CopyLayout layout, std::uint64_t dst_address,
-                          std::uint64_t src_address) {
+CopyLayout widen_elements(CopyLayout layout, std::uint64_t dst_address, std::uint64_t src_address) {
   auto& dims = layout.dimensions;
   while (layout.element_bytes < kWidestElement && !dims.empty() &&
          contiguous_in_both(dims.back()) && dims.back().size % 2 == 0) {

@@ -27,8 +27,8 @@ StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
   const bool wide = offsets_pass_31_bits(layout, layout.element_bytes);
   const auto pack_bytes = static_cast<std::uint64_t>(kStridedElements * layout.element_bytes);
   const bool few = layout.dimensions.size() > 1 && layout.dimensions.size() <= kFewDimensions;
-  return {wide, !wide && few && dense > 0 && layout.element_bytes <= 4 &&
-                    dst_address % pack_bytes == 0};
+  return {wide,
+          !wide && few && dense > 0 && layout.element_bytes <= 4 && dst_address % pack_bytes == 0};
 }
 
 bool worth_a_box(const BoxCopy& box, const CopyLayout& layout, const DeviceFacts& device) {
@@ -64,15 +64,18 @@ std::vector<CopyPiece> split_copy(CopyProblem problem) {
     problem.layout =
         narrow_elements(std::move(problem.layout), problem.dst_address, problem.src_address);
   }
+  std::vector<CopyPiece> pieces;
   const bool flat = !problem.cast && one_run(problem.layout);
-  if (flat || problem.layout.elements() <= kMost31Bits) return {{problem, 0, 0}};
+  if (flat || problem.layout.elements() <= kMost31Bits) {
+    pieces.push_back({std::move(problem), 0, 0});
+    return pieces;
+  }
   // Along the longest dimension, the first part a power of two so that the second stays aligned.
   const auto& dims = problem.layout.dimensions;
   const auto longest = std::ranges::max_element(dims, {}, &CopyDimension::size) - dims.begin();
   const CopyDimension cut = dims[longest];
   const auto first =
       static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(cut.size - 1)));
-  std::vector<CopyPiece> pieces;
   for (const auto& [begin, size] : {std::pair{std::int64_t{0}, first}, {first, cut.size - first}}) {
     CopyPiece part{problem, begin * cut.dst_stride * problem.dst_element_bytes(),
                    begin * cut.src_stride * problem.layout.element_bytes};
@@ -89,16 +92,16 @@ std::vector<CopyPiece> split_copy(CopyProblem problem) {
   return pieces;
 }
 
-CopyPlan plan_copy(const CopyProblem& problem, const DeviceFacts& device) {
+CopyPlan plan_copy(CopyProblem problem, const DeviceFacts& device) {
   if (problem.cast) return plan_cast(problem);
   if (one_run(problem.layout)) {
     const FlatCopy flat = flat_copy(problem.layout.elements() * problem.layout.element_bytes,
                                     problem.dst_address, problem.src_address);
-    return {flat, problem.layout, blocks_of(flat),
+    return {flat, std::move(problem.layout), blocks_of(flat),
             "both views are one run of bytes in the same order"};
   }
   const CopyLayout layout =
-      widen_elements(problem.layout, problem.dst_address, problem.src_address);
+      widen_elements(std::move(problem.layout), problem.dst_address, problem.src_address);
   if (const auto rows = rows_copy(layout)) {
     return {*rows, layout, blocks_of(*rows), "both views hold the same long runs"};
   }
@@ -112,7 +115,7 @@ CopyPlan plan_copy(const CopyProblem& problem, const DeviceFacts& device) {
             "the views are contiguous along different dimensions: tiles keep both sides coalesced"};
   }
   if (const auto box = box_copy(layout); box && worth_a_box(*box, layout, device)) {
-    return {*box, layout, blocks_of(*box, layout.element_bytes, device),
+    return {*box, layout, blocks_of(*box, device),
             "runs are short, share dimensions or lie between 16-byte boundaries"};
   }
   return {strided_copy(layout, problem.dst_address), layout,
@@ -147,8 +150,7 @@ PlanReport CopyPlan::report() const {
                               {"dst_strides", dst_strides},
                               {"src_strides", src_strides},
                               {"bytes", layout.elements() * (dst_bytes + src_bytes)},
-                              {"blocks", blocks},
-                              {"threads", std::int64_t{kCopyThreads}}}};
+                              {"blocks", blocks}}};
   if (cast) {
     report.facts.front().second = std::vector{dst_bytes, src_bytes};
     report.facts.emplace_back("dst_dtype", std::string(name(cast->dst)));

@@ -15,11 +15,13 @@ struct RowsArguments {
   std::uint32_t count;  // vectors in all rows
   std::int64_t run_bytes;
   FastDivisor vectors;  // of a row
+  SourceBytes source;
 };
 
 template <bool kAligned, int kCapacity>
 __global__ void __launch_bounds__(kFlatThreads)
-    copy_rows_kernel(const RowsArguments rows, const __grid_constant__ StridedViews<kCapacity> views) {
+    copy_rows_kernel(const RowsArguments rows,
+                     const __grid_constant__ StridedViews<kCapacity> views) {
   const std::uint32_t index = blockIdx.x * kFlatThreads + threadIdx.x;
   if (index >= rows.count) return;
   const auto [row, vector] = divide(index, rows.vectors);
@@ -33,9 +35,8 @@ __global__ void __launch_bounds__(kFlatThreads)
     const std::int64_t begin =
         vector * kVectorBytes - (reinterpret_cast<std::uintptr_t>(dst) & (kVectorBytes - 1));
     const std::int64_t end = begin + kVectorBytes;
-    // Words reach up to three bytes beyond the vector: these must be the row's too.
-    if (begin >= 4 && end + 4 <= rows.run_bytes) {
-      *reinterpret_cast<uint4*>(dst + begin) = load_vector(src + begin);
+    if (begin >= 0 && end <= rows.run_bytes) {
+      *reinterpret_cast<uint4*>(dst + begin) = rows.source.load(src + begin);
     } else {
       const std::int64_t stop = min(end, rows.run_bytes);
       for (std::int64_t b = max(begin, std::int64_t{0}); b < stop; ++b) dst[b] = src[b];
@@ -47,9 +48,12 @@ __global__ void __launch_bounds__(kFlatThreads)
 
 void launch(const RowsCopy& copy, const CopyPlan& plan, const CopyParams& params,
             cudaStream_t stream) {
-  const RowsArguments rows{static_cast<char*>(params.dst), static_cast<const char*>(params.src),
+  const RowsArguments rows{static_cast<char*>(params.dst),
+                           static_cast<const char*>(params.src),
                            static_cast<std::uint32_t>(copy.vectors * elements(copy.rows)),
-                           copy.run_bytes, FastDivisor(copy.vectors)};
+                           copy.run_bytes,
+                           FastDivisor(copy.vectors),
+                           source_bytes(plan.layout, params.src)};
   const unsigned grid = grid_blocks(plan.blocks, "copy_rows");
   by_capacity(copy.rows, plan.layout.element_bytes, [&](const auto& views) {
     constexpr int kCapacity = std::remove_cvref_t<decltype(views)>::kCapacity;

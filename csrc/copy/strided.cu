@@ -97,8 +97,8 @@ void launch(const StridedCopy& copy, const CopyPlan& plan, const CopyParams& par
       if constexpr (sizeof(Element) <= 4) {
         if (copy.packed) {
           constexpr auto kKernels = kernels_of<Element, true>(kRanks);
-          kKernels[rank]<<<grid, kCopyThreads, 0, stream>>>(
-              dst, src, elements, FewViews(dimensions, sizeof(Element)));
+          kKernels[rank]<<<grid, kCopyThreads, 0, stream>>>(dst, src, elements,
+                                                            FewViews(dimensions, sizeof(Element)));
           return;
         }
       }

@@ -48,6 +48,7 @@ std::optional<TileCopy> tile_copy(const CopyLayout& layout, std::uint64_t dst_ad
   TileCopy copy{};
   copy.tile_x = shape.x;
   copy.tile_y = shape.y;
+  copy.threads = shape.threads;
   const auto on_vector = [&](std::int64_t elements) {
     return elements * layout.element_bytes % kVectorBytes == 0;
   };

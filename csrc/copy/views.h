@@ -7,6 +7,7 @@
 
 #include "common/cuda/fast_divisor.h"
 #include "copy/plan.h"
+#include "copy/words.h"
 
 namespace memops {
 
@@ -86,6 +87,14 @@ __device__ ViewOffsets<Offset> offsets_of_rank(const StridedViews<kCapacity>& vi
     at.src += static_cast<Offset>(coordinate) * static_cast<Offset>(views.src_strides[d]);
   }
   return at;
+}
+
+/// All bytes from the source's first element to its last.
+inline SourceBytes source_bytes(const CopyLayout& layout, const void* src) {
+  std::int64_t last = 0;
+  for (const CopyDimension& d : layout.dimensions) last += (d.size - 1) * d.src_stride;
+  const auto* const begin = static_cast<const char*>(src);
+  return {begin, begin + (last + 1) * layout.element_bytes};
 }
 
 constexpr int kMostNestedDimensions = 3;

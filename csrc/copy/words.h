@@ -40,11 +40,44 @@ __device__ void load_words(const char* src, std::uint32_t (&out)[kWords]) {
   for (int i = 0; i < kWords; ++i) out[i] = __funnelshift_r(w[i], w[i + 1], shift);
 }
 
-/// The same for 16 bytes.
-__device__ inline uint4 load_vector(const char* src) {
-  std::uint32_t w[4];
-  load_words(src, w);
-  return {w[0], w[1], w[2], w[3]};
+/// Sixteen bytes of two neighbouring vectors, from byte `begin` (0 to 15) of the first on.
+__device__ inline uint4 shift_vectors(const uint4& low, const uint4& high, unsigned begin) {
+  const std::uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  std::uint32_t from[5];
+#pragma unroll
+  for (int w = 0; w < 5; ++w) {
+    const std::uint32_t even = begin & 4 ? words[w + 1] : words[w];
+    const std::uint32_t odd = w + 3 < 8 ? (begin & 4 ? words[w + 3] : words[w + 2]) : 0;
+    from[w] = begin & 8 ? odd : even;
+  }
+  const unsigned shift = 8 * (begin & 3);
+  return {__funnelshift_r(from[0], from[1], shift), __funnelshift_r(from[1], from[2], shift),
+          __funnelshift_r(from[2], from[3], shift), __funnelshift_r(from[3], from[4], shift)};
 }
+
+/// The 16 bytes at `src`, from the one or two aligned vectors that hold them: up to 15 bytes on
+/// either side are read too, and must be the source's.
+__device__ inline uint4 load_vector(const char* src) {
+  const auto address = reinterpret_cast<std::uintptr_t>(src);
+  const auto begin = static_cast<unsigned>(address & 15);
+  const auto* const vectors = reinterpret_cast<const uint4*>(address & ~std::uintptr_t{15});
+  const uint4 low = __ldg(vectors);
+  return begin == 0 ? low : shift_vectors(low, __ldg(vectors + 1), begin);
+}
+
+/// The bytes from `begin` to `end` of a source, beyond which nothing is read.
+struct SourceBytes {
+  const char* begin;
+  const char* end;
+
+  /// The 16 bytes at `src`, 0 for those at `end` and beyond; `src` < `end`.
+  __device__ uint4 load(const char* src) const {
+    if (src - begin >= 15 && end - src >= 31) return load_vector(src);
+    std::uint32_t words[4];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) words[w] = src + 4 * w < end ? load_word(src + 4 * w, end) : 0;
+    return {words[0], words[1], words[2], words[3]};
+  }
+};
 
 }  // namespace memops

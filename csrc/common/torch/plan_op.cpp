@@ -16,19 +16,7 @@ DeviceFactsProvider& device_facts_provider() {
 }
 
 DeviceFacts facts_for(const PlanArguments& arguments, at::IntArrayRef device) {
-  if (!device.empty()) {
-    TORCH_CHECK(device.size() == 4, "_plan: device has ", device.size(),
-                " entries; compute capability, multiprocessors, L2 bytes and shared bytes a block "
-                "are accepted");
-    for (const int64_t fact : device) {
-      TORCH_CHECK(fact >= 1, "_plan: device is ", device, "; numbers from 1 are accepted");
-    }
-    return {.name = "given",
-            .compute_capability = static_cast<int>(device[0]),
-            .multiprocessors = static_cast<int>(device[1]),
-            .l2_bytes = device[2],
-            .shared_bytes_per_block = device[3]};
-  }
+  if (!device.empty()) return given_device(device);
   for (const auto& tensor : arguments.tensors) {
     if (tensor.has_value() && tensor->is_cuda() && device_facts_provider() != nullptr) {
       return device_facts_provider()(tensor->device().index());
@@ -54,6 +42,20 @@ std::string plan(c10::string_view op, const c10::List<std::optional<at::Tensor>>
 }
 
 }  // namespace
+
+DeviceFacts given_device(at::IntArrayRef facts) {
+  TORCH_CHECK(facts.size() == 4, "_plan: device has ", facts.size(),
+              " entries; compute capability, multiprocessors, L2 bytes and shared bytes a block "
+              "are accepted");
+  for (const int64_t fact : facts) {
+    TORCH_CHECK(fact >= 1, "_plan: device is ", facts, "; numbers from 1 are accepted");
+  }
+  return {.name = "given",
+          .compute_capability = static_cast<int>(facts[0]),
+          .multiprocessors = static_cast<int>(facts[1]),
+          .l2_bytes = facts[2],
+          .shared_bytes_per_block = facts[3]};
+}
 
 const at::Tensor& PlanArguments::tensor(const char* op, std::size_t position) const {
   TORCH_CHECK(position < tensors.size() && tensors[position].has_value(), op,

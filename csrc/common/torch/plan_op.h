@@ -31,6 +31,9 @@ class PlanRegistration {
   PlanRegistration(const char* op, PlanFunction function);
 };
 
+/// A made-up device: compute capability, multiprocessors, L2 bytes, shared-memory bytes a block.
+MEMOPS_API DeviceFacts given_device(at::IntArrayRef facts);
+
 /// The CUDA library says here how to read a device's facts.
 using DeviceFactsProvider = const DeviceFacts& (*)(c10::DeviceIndex);
 MEMOPS_API void set_device_facts_provider(DeviceFactsProvider provider);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 
 import hypothesis.strategies as st
@@ -97,12 +98,23 @@ def meta(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         (meta((1 << 20) + 1)[1:], "copy_flat"),
         (meta(3, 1, 5).permute(1, 0, 2), "copy_flat"),
         (meta(), "copy_flat"),
-        (meta(8192, 8192).t(), "copy_transpose"),
-        (meta(64, 1024, 1024, dtype=torch.bfloat16).mT, "copy_transpose"),
-        (meta(8, 64, 32, 128).permute(0, 2, 1, 3), "copy_strided"),
-        (meta(1 << 20, 4).t(), "copy_strided"),
+        (meta(8, 64, 32, 128).permute(0, 2, 1, 3), "copy_rows"),
+        (meta(64, 1024)[:, 1:1001], "copy_rows"),
+        (meta(1 << 20, 4).t(), "copy_fields"),
+        (meta(16, 1 << 20, dtype=torch.uint8).t(), "copy_fields"),
+        (meta(256, 224, 224, 3, dtype=torch.uint8).permute(0, 3, 1, 2), "copy_fields"),
+        (meta(256, 3, 224, 224).permute(0, 2, 3, 1), "copy_fields"),
+        (meta(8192, 8192).t(), "copy_tile"),
+        (meta(64, 1024, 1024, dtype=torch.bfloat16).mT, "copy_tile"),
+        (meta(8191, 8193, dtype=torch.bfloat16).t(), "copy_tile"),
+        (meta(32, 32, 32, 32, 8, 8).permute(5, 4, 3, 2, 1, 0), "copy_tile"),
+        (meta(8191, 8193).t(), "copy_box"),
+        (meta(1039, 197, 7, 10).permute(1, 0, 3, 2), "copy_box"),
+        (meta(100_000, 77)[:1].expand(100_000, 77), "copy_box"),
+        (meta(4, 918, 19, 18).permute(0, 1, 3, 2), "copy_strided"),  # the L2 holds it
         (meta(1 << 20)[::2], "copy_strided"),
         (meta(1, 77).expand(1000, 77), "copy_strided"),
+        (meta(*[2] * 26, dtype=torch.uint8).permute(*reversed(range(26))), "copy_strided"),
     ],
     ids=lambda value: "x".join(map(str, value.shape)) if isinstance(value, Tensor) else value,
 )
@@ -117,11 +129,55 @@ def test_rows_move_in_the_widest_elements_that_fit() -> None:
     assert tm.plan("copy", rows[:, 1:]).facts["element_bytes"] == 1
 
 
-def test_offsets_past_32_bits_are_indexed_with_64() -> None:
-    assert tm.plan("copy", meta(1 << 16, 1 << 16)[:, ::2]).facts["index_bits"] == 64
-    assert tm.plan("copy", meta(1 << 10, 1 << 10)[:, ::2]).facts["index_bits"] == 32
+def test_tiles_know_which_side_lies_on_vector_boundaries() -> None:
+    whole = meta(8192, 8192, dtype=torch.bfloat16)
+    for src, loads, stores in (
+        (whole.t(), True, True),
+        (whole[:, 1:].t(), False, True),
+        (whole[1:].t(), True, False),
+        (whole[1:, 1:].t(), False, False),
+    ):
+        facts = tm.plan("copy", src).facts
+        assert (facts["aligned_loads"], facts["aligned_stores"]) == (loads, stores)
+
+
+def test_offsets_past_31_bits_are_indexed_with_64() -> None:
+    assert tm.plan("copy", meta(1 << 10, 1 << 10)[::2, ::2]).facts["index_bits"] == 32
     far = torch.empty_strided((2, 3), (1 << 33, 2), device="meta")
     assert tm.plan("copy", far).facts["index_bits"] == 64
+
+
+def test_more_elements_than_31_bits_count_go_in_pieces() -> None:
+    assert tm.plan("copy", meta(1 << 16, (1 << 15) - 1).t()).facts["launches"] == 1
+    assert tm.plan("copy", meta(1 << 16, 1 << 15).t()).facts["launches"] == 2
+    assert tm.plan("copy", meta(1 << 16, 1 << 17).t()).facts["launches"] == 8
+    assert tm.plan("copy", meta(1 << 33)).facts["launches"] == 1
+
+
+def box_capacity(element_bytes: int) -> int:
+    return (16 << 10 if element_bytes >= 4 else 8 << 10) // element_bytes
+
+
+@given(views())
+def test_boxes_fit_shared_memory_and_cover_all(pair: tuple[Tensor, Tensor]) -> None:
+    """Every dimension is cut into boxes of one size, at most one box more than needed a dimension."""
+    facts = tm.plan("copy_", *pair, device=tm.DeviceFacts(l2_bytes=1)).facts
+    if "box" not in facts:
+        return
+    box, elements = math.prod(facts["box"]), math.prod(facts["sizes"])
+    assert box <= box_capacity(facts["element_bytes"])
+    assert box * facts["boxes"] >= elements
+    assert facts["dst_run"] <= box
+    assert facts["src_run"] <= box
+    assert box % facts["dst_run"] == 0
+    assert box % facts["src_run"] == 0
+
+
+def test_small_structures_far_apart_share_a_box() -> None:
+    """A box of one 7 x 10 matrix would leave most of its threads without work."""
+    facts = tm.plan("copy", meta(1039, 197, 7, 10).permute(1, 0, 3, 2)).facts
+    assert math.prod(facts["box"]) > box_capacity(4) // 2
+    assert min(facts["dst_run"], facts["src_run"]) >= 128 // 4
 
 
 def test_casts_without_a_kernel_name_pytorch() -> None:
@@ -137,6 +193,6 @@ def test_an_unknown_op_is_named() -> None:
 
 def test_a_plan_prints_its_kernel_reason_and_facts() -> None:
     text = str(tm.plan("copy", meta(64, 64).t()))
-    assert "copy_transpose" in text
+    assert "copy_tile" in text
     assert "NVIDIA H200" in text
     assert "sizes: [64, 64]" in text
