@@ -133,6 +133,7 @@ def machine_code() -> dict[str, str]:
         ("copy_flat_kernelILb1E", ["LDG.E.128", "STG.E.128"]),
         ("copy_flat_kernelILb0E", ["LDG.E.128", "SHF.R", "STG.E.128"]),
         ("copy_rows_kernelILb1E", ["LDG.E.128", "STG.E.128"]),
+        ("cast_rows_kernelI13__nv_bfloat16f", ["LDG.E.128", "STG.E.128"]),
         ("copy_strided_kernelI5uint4", ["LDG.E.128", "STG.E.128"]),
         ("copy_fields_kernelILi1ELi3ELb1E", ["LDG.E.128", "STS.128", "LDS.128", "STG.E.128"]),
         ("copy_tile_kernelINS0_4TileIjXtlNS_9TileShape", ["LDGSTS.E.BYPASS.128", "STG.E.128"]),

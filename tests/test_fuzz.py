@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -324,6 +325,28 @@ def test_copy_and_copy_into(device: str, data: st.DataObject, dtype: torch.dtype
         torch_memops.copy_(dst.view, one.view)
         assert torch.equal(to_bytes(dst.view), to_bytes(one.view).expand(*shape, dtype.itemsize))
         dst.assert_only_view_written()
+    arguments.assert_untouched()
+
+
+NUMBERS = (*FLOATS, torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+@given(data=st.data(), pair=st.sampled_from(list(permutations(NUMBERS, 2))))
+def test_casts(device: str, data: st.DataObject, pair: tuple[torch.dtype, torch.dtype]) -> None:
+    """Into any view from any view of another dtype: the whole memory is what Tensor.copy_ makes."""
+    draw = data.draw
+    source, target = pair
+    arguments = Arguments(draw, device, source)
+    shape = tuple(draw(st.lists(st.one_of(small_sizes, sizes), max_size=4)))
+    assume(math.prod(shape) < 100_000)
+    src = arguments.bits(*shape)
+    before = random_bits(shape, target, arguments.generator)
+    strides, offset = draw(layouts(shape, overlapping=False))
+    dst, expected = (GuardedView(before, strides, offset, device) for _ in range(2))
+    torch_memops.copy_(dst.view, src.view)
+    expected.view.copy_(src.view)
+    assert torch.equal(dst.storage, expected.storage)
+    dst.assert_only_view_written()
     arguments.assert_untouched()
 
 

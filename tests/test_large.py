@@ -49,6 +49,27 @@ def test_copy(count: int) -> None:
         del out
 
 
+def test_casts_beyond_the_boundary() -> None:
+    """More elements than 31 bits count, and few elements that lie far apart."""
+    needs(24)
+    rows, columns = 46_349, 46_351
+    src = bytes_like(rows * columns)
+    out = torch.zeros(len(src), dtype=torch.int16, device="cuda")
+    torch_memops.copy_(out, src)
+    assert (out == src).all()
+    del out
+    turned = torch.zeros(columns, rows, dtype=torch.bfloat16, device="cuda")
+    torch_memops.copy_(turned, src.view(rows, columns).t())
+    assert (turned.t() == src.view(rows, columns)).all()
+    del turned, src
+    line = bytes_like(5 * 2**31)
+    view = line.as_strided((5, 7, 11), (2**31, 13, 1), 3)
+    out = torch_memops.copy_(torch.zeros(5, 7, 11, device="cuda"), view)
+    assert (out == view).all()
+    torch_memops.copy_(view, torch.full((5, 7, 11), 9.75, device="cuda"))
+    assert (view == 9).all()
+
+
 def test_transpose_beyond_the_boundary() -> None:
     needs(16)
     rows, columns = 46_349, 46_351  # their product is just above 2**31

@@ -26,6 +26,7 @@ BF16, F16 = torch.bfloat16, torch.float16
 COUNTED: dict[str, tuple[Any, ...]] = {
     "copy/contiguous/f32/2^26": ("copy", meta(2**26)),
     "copy/transpose/f32/8192x8192": ("copy", meta(8192, 8192).t()),
+    "copy/cast/f32-bf16/2^26": ("copy_", meta(2**26, dtype=BF16), meta(2**26)),
     "gather/aos/f32/4/random": ("gather_aos", meta(2**25, 4), indices(2**24)),
     "gather/aos/bf16/1024/random": ("gather_aos", meta(2**18, 1024, dtype=BF16), indices(2**17)),
     "gather/soa/f32/4/random": ("gather_soa", meta(4, 2**25), indices(2**24)),

@@ -7,6 +7,12 @@
 
 namespace memops {
 
+/// True where both views are one run of elements in the same order.
+bool one_run(const CopyLayout& layout);
+
+/// True where a byte offset from either view's first element passes 31 bits.
+bool offsets_pass_31_bits(const CopyLayout& layout, int dst_bytes);
+
 /// One run of `bytes` between these addresses.
 FlatCopy flat_copy(std::int64_t bytes, std::uint64_t dst_address, std::uint64_t src_address);
 
@@ -17,12 +23,16 @@ std::optional<RowsCopy> rows_copy(const CopyLayout& layout);
 std::optional<FieldsCopy> fields_copy(const CopyLayout& layout, std::uint64_t dst_address,
                                       std::uint64_t src_address);
 
-/// Where runs of both views that share no dimension fill a tile.
+/// Where runs of both views that share no dimension fill a tile. `any_alignment`: elements of 4
+/// bytes and more between 16-byte boundaries too.
 std::optional<TileCopy> tile_copy(const CopyLayout& layout, std::uint64_t dst_address,
-                                  std::uint64_t src_address);
+                                  std::uint64_t src_address, bool any_alignment = false);
 
 /// Boxes of any layout of not too many dimensions.
 std::optional<BoxCopy> box_copy(const CopyLayout& layout);
+
+/// The plan of a problem whose dtypes differ.
+CopyPlan plan_cast(const CopyProblem& problem);
 
 std::int64_t blocks_of(const FlatCopy& copy);
 std::int64_t blocks_of(const RowsCopy& copy);
@@ -39,5 +49,8 @@ void add_facts(const FieldsCopy& copy, PlanReport& report);
 void add_facts(const TileCopy& copy, PlanReport& report);
 void add_facts(const BoxCopy& copy, PlanReport& report);
 void add_facts(const StridedCopy& copy, PlanReport& report);
+void add_facts(const CastRows& copy, PlanReport& report);
+void add_facts(const CastTile& copy, PlanReport& report);
+void add_facts(const CastStrided& copy, PlanReport& report);
 
 }  // namespace memops

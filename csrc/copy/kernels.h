@@ -17,5 +17,11 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
             cudaStream_t stream);
 void launch(const StridedCopy& copy, const CopyPlan& plan, const CopyParams& params,
             cudaStream_t stream);
+void launch(const CastRows& copy, const CopyPlan& plan, const CopyParams& params,
+            cudaStream_t stream);
+void launch(const CastTile& copy, const CopyPlan& plan, const CopyParams& params,
+            cudaStream_t stream);
+void launch(const CastStrided& copy, const CopyPlan& plan, const CopyParams& params,
+            cudaStream_t stream);
 
 }  // namespace memops

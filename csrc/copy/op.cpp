@@ -120,11 +120,14 @@ Tensor soa_to_aos(const Tensor& soa) {
 
 PlanReport plan_views(const Tensor& dst, const Tensor& src, const DeviceFacts& device) {
   if (dst.numel() == 0) return {.kernel = "none", .reason = "nothing to copy"};
-  if (dst.scalar_type() != src.scalar_type()) {
-    return {.kernel = "aten::copy_", .reason = "PyTorch's own kernels convert between dtypes"};
+  const auto problem = copy_problem(dst, src, planned_address(dst), planned_address(src));
+  if (!problem) {
+    return {.kernel = "aten::copy_",
+            .reason =
+                c10::str("PyTorch's own kernels convert ", src.scalar_type(), " to ",
+                         dst.scalar_type(), ", or an address is no multiple of its dtype's width")};
   }
-  const auto pieces =
-      split_copy(copy_problem(dst, src, planned_address(dst), planned_address(src)));
+  const auto pieces = split_copy(*problem);
   PlanReport report = plan_copy(pieces.front().problem, device).report();
   report.facts.emplace_back("launches", static_cast<int64_t>(pieces.size()));
   return report;

@@ -14,16 +14,21 @@ namespace {
 
 using at::Tensor;
 
-/// Copies between views of one shape and one element size that do not overlap, planned for the
-/// tensors' device or for a made-up one.
+/// Copies between views of one shape that do not overlap, converting where the dtypes differ,
+/// planned for the tensors' device or for a made-up one.
 void copy_views(const Tensor& dst, const Tensor& src,
                 const std::optional<DeviceFacts>& made_up = std::nullopt) {
   if (dst.numel() == 0) return;
+  const auto problem = copy_problem(dst, src, address(dst), address(src));
+  if (!problem) {
+    dst.copy_(src);  // PyTorch's own conversion kernels
+    return;
+  }
   const DeviceScope scope(dst);
   const DeviceFacts& facts = made_up ? *made_up : scope.facts();
   auto* const to = static_cast<char*>(dst.mutable_data_ptr());
   const auto* const from = static_cast<const char*>(src.const_data_ptr());
-  for (CopyPiece& piece : split_copy(copy_problem(dst, src, address(dst), address(src)))) {
+  for (CopyPiece& piece : split_copy(*problem)) {
     launch_copy(plan_copy(std::move(piece.problem), facts),
                 {to + piece.dst_offset, from + piece.src_offset}, scope.stream());
   }
@@ -38,10 +43,6 @@ Tensor copy_cuda(const Tensor& src) {
 
 void copy_into_cuda(const Tensor& dst, const Tensor& src) {
   check_copy_into(dst, src);
-  if (dst.scalar_type() != src.scalar_type()) {
-    dst.copy_(src);  // PyTorch's own conversion kernels
-    return;
-  }
   const Tensor source = src.expand(dst.sizes());
   switch (overlap(dst, source)) {
     case Overlap::kNone:

@@ -18,24 +18,13 @@ constexpr double kFullTile = 0.6;
 // Elements of 1 and 2 bytes in shorter runs cost a box as much as single accesses do.
 constexpr std::int64_t kShortestBoxRunBytes = 16;
 
-bool one_run(const CopyLayout& layout) {
-  const auto& dims = layout.dimensions;
-  return dims.empty() || (dims.size() == 1 && dims[0].dst_stride == 1 && dims[0].src_stride == 1);
-}
-
-bool offsets_pass_31_bits(const CopyLayout& layout) {
-  const std::int64_t last = std::max(layout.last_offset(&CopyDimension::dst_stride),
-                                     layout.last_offset(&CopyDimension::src_stride));
-  return last > kMost31Bits / layout.element_bytes;
-}
-
 StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
   std::int64_t dense = 1;
   for (auto d = layout.dimensions.rbegin(); d != layout.dimensions.rend(); ++d) {
     if (d->dst_stride != dense) dense = 0;
     dense *= d->size;
   }
-  const bool wide = offsets_pass_31_bits(layout);
+  const bool wide = offsets_pass_31_bits(layout, layout.element_bytes);
   const auto pack_bytes = static_cast<std::uint64_t>(kStridedElements * layout.element_bytes);
   const bool few = layout.dimensions.size() > 1 && layout.dimensions.size() <= kFewDimensions;
   return {wide,
@@ -51,11 +40,28 @@ bool worth_a_box(const BoxCopy& box, const CopyLayout& layout, const DeviceFacts
 
 }  // namespace
 
+bool one_run(const CopyLayout& layout) {
+  const auto& dims = layout.dimensions;
+  return dims.empty() || (dims.size() == 1 && dims[0].dst_stride == 1 && dims[0].src_stride == 1);
+}
+
+bool offsets_pass_31_bits(const CopyLayout& layout, int dst_bytes) {
+  return layout.last_offset(&CopyDimension::dst_stride) > kMost31Bits / dst_bytes ||
+         layout.last_offset(&CopyDimension::src_stride) > kMost31Bits / layout.element_bytes;
+}
+
+int CopyProblem::dst_element_bytes() const {
+  return cast ? bytes_of(cast->dst) : layout.element_bytes;
+}
+
 std::vector<CopyPiece> split_copy(CopyProblem problem) {
-  problem.layout =
-      narrow_elements(std::move(problem.layout), problem.dst_address, problem.src_address);
+  if (!problem.cast) {
+    problem.layout =
+        narrow_elements(std::move(problem.layout), problem.dst_address, problem.src_address);
+  }
   std::vector<CopyPiece> pieces;
-  if (one_run(problem.layout) || problem.layout.elements() <= kMost31Bits) {
+  const bool flat = !problem.cast && one_run(problem.layout);
+  if (flat || problem.layout.elements() <= kMost31Bits) {
     pieces.push_back({std::move(problem), 0, 0});
     return pieces;
   }
@@ -66,7 +72,7 @@ std::vector<CopyPiece> split_copy(CopyProblem problem) {
   const auto first =
       static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(cut.size - 1)));
   for (const auto& [begin, size] : {std::pair{std::int64_t{0}, first}, {first, cut.size - first}}) {
-    CopyPiece part{problem, begin * cut.dst_stride * problem.layout.element_bytes,
+    CopyPiece part{problem, begin * cut.dst_stride * problem.dst_element_bytes(),
                    begin * cut.src_stride * problem.layout.element_bytes};
     part.problem.layout.dimensions[longest].size = size;
     part.problem.layout = coalesce(std::move(part.problem.layout));
@@ -82,6 +88,7 @@ std::vector<CopyPiece> split_copy(CopyProblem problem) {
 }
 
 CopyPlan plan_copy(CopyProblem problem, const DeviceFacts& device) {
+  if (problem.cast) return plan_cast(problem);
   if (one_run(problem.layout)) {
     const FlatCopy flat = flat_copy(problem.layout.elements() * problem.layout.element_bytes,
                                     problem.dst_address, problem.src_address);
@@ -113,7 +120,8 @@ CopyPlan plan_copy(CopyProblem problem, const DeviceFacts& device) {
 
 const char* name(const CopyPlan::Kernel& kernel) {
   constexpr const char* kNames[] = {"copy_flat", "copy_rows", "copy_fields",
-                                    "copy_tile", "copy_box",  "copy_strided"};
+                                    "copy_tile", "copy_box",  "copy_strided",
+                                    "cast_rows", "cast_tile", "cast_strided"};
   static_assert(std::size(kNames) == std::variant_size_v<CopyPlan::Kernel>);
   return kNames[kernel.index()];
 }
@@ -127,15 +135,22 @@ PlanReport CopyPlan::report() const {
     dst_strides.push_back(d.dst_stride);
     src_strides.push_back(d.src_stride);
   }
+  const std::int64_t src_bytes = layout.element_bytes;
+  const std::int64_t dst_bytes = cast ? bytes_of(cast->dst) : src_bytes;
   PlanReport report{.op = "copy",
                     .kernel = name(kernel),
                     .reason = reason,
-                    .facts = {{"element_bytes", std::int64_t{layout.element_bytes}},
+                    .facts = {{"element_bytes", src_bytes},
                               {"sizes", sizes},
                               {"dst_strides", dst_strides},
                               {"src_strides", src_strides},
-                              {"bytes", 2 * layout.elements() * layout.element_bytes},
+                              {"bytes", layout.elements() * (dst_bytes + src_bytes)},
                               {"blocks", blocks}}};
+  if (cast) {
+    report.facts.front().second = std::vector{dst_bytes, src_bytes};
+    report.facts.emplace_back("dst_dtype", std::string(name(cast->dst)));
+    report.facts.emplace_back("src_dtype", std::string(name(cast->src)));
+  }
   std::visit([&](const auto& chosen) { add_facts(chosen, report); }, kernel);
   return report;
 }

@@ -1,13 +1,16 @@
 // Which kernel a copy takes, what it is given, and why.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <variant>
 #include <vector>
 
 #include "common/device_facts.h"
 #include "common/export.h"
 #include "common/plan_report.h"
+#include "copy/element_type.h"
 #include "copy/layout.h"
 
 namespace memops {
@@ -16,6 +19,11 @@ struct CopyProblem {
   CopyLayout layout;          // coalesced, not empty
   std::uint64_t dst_address;  // only the alignment is used
   std::uint64_t src_address;
+  /// Where the dtypes differ. The layout's element_bytes are then the source's, and the addresses
+  /// are multiples of each side's own width.
+  std::optional<Cast> cast = std::nullopt;
+
+  MEMOPS_API int dst_element_bytes() const;
 };
 
 // What the kernels are compiled with.
@@ -36,6 +44,19 @@ constexpr int kLongBoxBlocks = 2;        // of a multiprocessor
 constexpr int kShortBoxBytes = 8 << 10;  // elements of 1 and 2 bytes
 constexpr int kShortBoxThreads = 256;
 constexpr int kShortBoxBlocks = 5;
+
+constexpr int kCastLoadBytes = 32;  // of a thread, at most
+constexpr int kCastStoreBytes = 16;
+
+/// Elements of one store.
+constexpr int cast_vector(int dst_bytes, int src_bytes) {
+  return std::min(kCastStoreBytes / dst_bytes, kCastLoadBytes / src_bytes);
+}
+
+/// Stores of a thread: two where one would move less than a copy's thread does.
+constexpr int cast_steps(int dst_bytes, int src_bytes) {
+  return cast_vector(dst_bytes, src_bytes) * (dst_bytes + src_bytes) < 2 * kVectorBytes ? 2 : 1;
+}
 
 constexpr int kCopyThreads = 256;    // one element a thread and step
 constexpr int kStridedElements = 4;  // of a thread
@@ -119,13 +140,34 @@ struct StridedCopy {
   bool packed;        // the destination is contiguous: neighbouring elements share a store
 };
 
+/// Runs contiguous in both views, converted in vectors on the destination's grid; one run in both
+/// is a single row.
+struct CastRows {
+  std::int64_t run;                 // elements
+  std::int64_t vectors;             // of the destination that a row can touch
+  bool aligned;                     // every vector of both views lies on its boundaries
+  std::vector<CopyDimension> rows;  // outermost first
+};
+
+/// A tile copy whose elements are converted when they are stored.
+struct CastTile {
+  TileCopy tile;
+};
+
+/// Element by element in the destination's order, any strides, converted.
+struct CastStrided {
+  bool wide_offsets;  // a byte offset passes 2^31, or there are more than kFewDimensions
+};
+
 struct CopyPlan {
-  using Kernel = std::variant<FlatCopy, RowsCopy, FieldsCopy, TileCopy, BoxCopy, StridedCopy>;
+  using Kernel = std::variant<FlatCopy, RowsCopy, FieldsCopy, TileCopy, BoxCopy, StridedCopy,
+                              CastRows, CastTile, CastStrided>;
 
   Kernel kernel;
   CopyLayout layout;  // the elements that the kernel moves
   std::int64_t blocks;
   const char* reason;
+  std::optional<Cast> cast = std::nullopt;  // the layout's element_bytes are the source's
 
   MEMOPS_API PlanReport report() const;
 };
@@ -138,7 +180,7 @@ struct CopyPiece {
 };
 
 /// The copy in pieces that plan_copy takes: elements that lie on multiples of their width, and few
-/// enough for 31 bits, which all kernels but the flat one need.
+/// enough for 31 bits, which all kernels but copy_flat need.
 MEMOPS_API std::vector<CopyPiece> split_copy(CopyProblem problem);
 
 MEMOPS_API const char* name(const CopyPlan::Kernel& kernel);

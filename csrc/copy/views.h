@@ -22,14 +22,17 @@ struct StridedViews {
 
   StridedViews() = default;
   /// `dimensions`: outermost first.
-  StridedViews(std::span<const CopyDimension> dimensions, int element_bytes) {
+  StridedViews(std::span<const CopyDimension> dimensions, int element_bytes)
+      : StridedViews(dimensions, element_bytes, element_bytes) {}
+  /// The same for elements of two widths.
+  StridedViews(std::span<const CopyDimension> dimensions, int dst_bytes, int src_bytes) {
     if (dimensions.size() > kCapacity) {
       throw std::runtime_error("memops: a copy kernel was given too many dimensions");
     }
     for (auto d = dimensions.rbegin(); d != dimensions.rend(); ++d, ++rank) {
       sizes[rank] = FastDivisor(d->size);
-      dst_strides[rank] = d->dst_stride * element_bytes;
-      src_strides[rank] = d->src_stride * element_bytes;
+      dst_strides[rank] = d->dst_stride * dst_bytes;
+      src_strides[rank] = d->src_stride * src_bytes;
     }
   }
 };
@@ -57,6 +60,7 @@ template <class Offset, int kCapacity>
 __device__ ViewOffsets<Offset> offsets_of(const StridedViews<kCapacity>& views,
                                           std::uint32_t index) {
   ViewOffsets<Offset> at{0, 0};
+#pragma unroll 1  // most ranks are below the 4 that the compiler would unroll
   for (int d = 0; d < views.rank; ++d) {
     const auto [rest, coordinate] = divide(index, views.sizes[d]);
     at.dst += static_cast<Offset>(coordinate) * static_cast<Offset>(views.dst_strides[d]);
