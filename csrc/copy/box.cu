@@ -1,10 +1,11 @@
-// Boxes through shared memory, read in the source's order and written in the destination's. A block
-// works out once where the elements of a box lie, and then moves one box after the other.
+// Boxes through shared memory, read as the source lies there and written in the destination's
+// order. A block works out once where the elements of a box lie, and then moves one box after the
+// other.
 #include <cuda_pipeline_primitives.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
-#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -13,33 +14,37 @@
 #include "common/math.h"
 #include "copy/kernels.h"
 #include "copy/views.h"
-#include "copy/words.h"
 
 namespace memops {
 namespace {
 
-/// A position in the box to one or two sums over its coordinates.
+constexpr int kWarp = 32;
+
+/// A position in some of a box's dimensions to where it lies in a view and in shared memory.
 struct BoxOrder {
   int rank = 0;
-  FastDivisor sizes[kMostBoxDimensions + 1];
-  std::int32_t strides[kMostBoxDimensions + 1];  // bytes in a view
-  std::int32_t places[kMostBoxDimensions + 1];   // bytes in shared memory
+  FastDivisor sizes[kMostBoxDimensions];
+  std::int32_t strides[kMostBoxDimensions];  // bytes in a view
+  std::int32_t places[kMostBoxDimensions];   // bytes in shared memory
 
-  void append(std::int64_t size, std::int64_t stride, std::int64_t place) {
-    sizes[rank] = FastDivisor(size);
-    strides[rank] = static_cast<std::int32_t>(stride);
-    places[rank] = static_cast<std::int32_t>(place);
-    ++rank;
+  BoxOrder() = default;
+  BoxOrder(const std::vector<BoxCopy::Part>& parts, ViewStride stride, int element_bytes) {
+    for (const BoxCopy::Part& part : parts) {
+      sizes[rank] = FastDivisor(part.tile);
+      strides[rank] = static_cast<std::int32_t>(part.dimension.*stride * element_bytes);
+      places[rank++] = static_cast<std::int32_t>(part.place);
+    }
   }
 };
 
-struct BoxPosition {
+struct BoxRow {
   std::int32_t offset;
   std::int32_t place;
 };
 
-__device__ BoxPosition locate(const BoxOrder& order, std::uint32_t index) {
-  BoxPosition at{0, 0};
+__device__ BoxRow locate(const BoxOrder& order, std::uint32_t index) {
+  BoxRow at{0, 0};
+#pragma unroll 1
   for (int d = 0; d < order.rank; ++d) {
     const auto [rest, coordinate] = divide(index, order.sizes[d]);
     at.offset += static_cast<std::int32_t>(coordinate) * order.strides[d];
@@ -57,21 +62,59 @@ struct BoxCut {
   std::int64_t src_stride;
 };
 
+/// Exchanges 16-byte places within 128 bytes, so that neighbouring vectors of the destination,
+/// whose elements may lie a power of two apart, are gathered from different banks.
+struct Swizzle {
+  std::uint32_t shift = 0;
+  std::uint32_t mask = 0;  // for two 16-bit places at once
+
+  Swizzle() = default;
+  /// `step`: bytes from a vector's elements to the next vector's.
+  explicit Swizzle(std::uint32_t step) {
+    const int power = std::countr_zero(step);
+    if (power <= 4 || power > 13) return;
+    shift = power - 4;
+    mask = 0x0070'0070;
+  }
+
+  __device__ std::uint32_t operator()(std::uint32_t place) const {
+    return place ^ (place >> shift & mask);
+  }
+};
+
+/// Which vectors of which rows the lanes of a warp write at once.
+struct Lanes {
+  std::uint32_t vectors;  // of a row, side by side; the rest of the warp are other rows
+  std::uint32_t spacing;  // between these rows, so that their elements lie in different words
+  std::uint32_t groups;   // of all vectors and rows of a box
+  FastDivisor vector_groups;
+};
+
 struct BoxArguments {
   char* dst;
   const char* src;
-  SourceBytes source;
+  const char* src_end;
   std::uint32_t boxes;
-  std::uint32_t loads;   // of a box: elements, or parts of the source's runs
-  std::uint32_t stores;  // of a box: elements, or parts of the destination's runs
-  BoxOrder load;         // strides of the source
-  BoxOrder store;        // strides of the destination
-  // For elements shorter than a word, which are put into the destination's order in words.
-  std::uint32_t words;
-  std::uint32_t run_bytes;  // of the destination
-  FastDivisor run_words;    // of the destination
-  FastDivisor run_parts;    // of the destination, one more than it holds: it may begin anywhere
-  BoxOrder element;         // of the destination's order, places in the source's
+  std::uint32_t image_bytes;
+  Swizzle swizzle;
+
+  std::uint32_t spans;
+  std::uint32_t span_bytes;
+  std::uint32_t chunks;     // of 16 bytes, of all spans, wherever they begin
+  FastDivisor span_chunks;  // of one
+  BoxOrder src_rows;
+
+  std::uint32_t rows;  // of the destination
+  std::uint32_t columns;
+  BoxOrder dst_rows;
+  BoxOrder column_places;
+  FastDivisor period;
+  std::uint32_t period_place;
+  std::uint32_t table_stride;
+  std::uint32_t copies;
+  Lanes lanes;
+  bool ends;  // rows may begin and end between boundaries
+
   int cuts;
   BoxCut cut[kMostBoxDimensions];
   StridedViews<kMostBatchDimensions> batch;
@@ -79,6 +122,7 @@ struct BoxArguments {
 
 __device__ ViewOffsets<std::int64_t> box_begin(const BoxArguments& a, std::uint32_t box) {
   ViewOffsets<std::int64_t> begin{0, 0};
+#pragma unroll 1
   for (int c = 0; c < a.cuts; ++c) {
     const auto [rest, index] = divide(box, a.cut[c].boxes);
     const std::int64_t at = min(index * a.cut[c].tile, a.cut[c].last);
@@ -90,212 +134,208 @@ __device__ ViewOffsets<std::int64_t> box_begin(const BoxArguments& a, std::uint3
   return {begin.dst + batch.dst, begin.src + batch.src};
 }
 
-/// A unit of padding behind every 128 bytes: steps of a power of two meet all banks.
-template <int kUnit>
-__device__ std::int32_t skewed(std::int32_t byte) {
-  return byte + (byte >> 7) * kUnit;
+__device__ unsigned between_boundaries(const void* address) {
+  return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(address) % kVectorBytes);
+}
+
+/// Shared memory: two images, then the tables.
+struct BoxTables {
+  BoxRow* spans;
+  BoxRow* rows;
+  std::uint16_t* places;  // of columns; copy k begins with column k
+};
+
+__device__ BoxTables make_tables(const BoxArguments& a, unsigned char* shared) {
+  auto* const spans = reinterpret_cast<BoxRow*>(shared + 2 * a.image_bytes);
+  BoxRow* const rows = spans + a.spans;
+  // The rows are even in number or end a vector early: the places begin on a boundary.
+  auto* const places = reinterpret_cast<std::uint16_t*>(rows + a.rows + (a.spans + a.rows) % 2);
+  for (std::uint32_t i = threadIdx.x; i < a.spans; i += kBoxThreads) {
+    spans[i] = locate(a.src_rows, i);
+  }
+  for (std::uint32_t i = threadIdx.x; i < a.rows; i += kBoxThreads) {
+    rows[i] = locate(a.dst_rows, i);
+  }
+  for (std::uint32_t i = threadIdx.x; i < a.table_stride; i += kBoxThreads) {
+    const auto place = static_cast<std::uint16_t>(locate(a.column_places, i).place);
+    for (std::uint32_t k = 0; k < min(a.copies, i + 1); ++k) {
+      places[k * a.table_stride + i - k] = place;
+    }
+  }
+  return {spans, rows, places};
+}
+
+/// Starts to load a box: aligned vectors of its spans, whole where they have an element's byte.
+__device__ void load_box(const BoxArguments& a, const BoxTables& tables, unsigned char* shared,
+                         std::uint32_t buffer, std::uint32_t box) {
+  const char* const src = a.src + box_begin(a, box).src;
+  const unsigned phase = between_boundaries(src);
+  for (std::uint32_t i = threadIdx.x; i < a.chunks; i += kBoxThreads) {
+    const auto [span, chunk] = divide(i, a.span_chunks);
+    const BoxRow row = tables.spans[span];
+    const std::uint32_t begin = buffer + phase + row.place;
+    const std::uint32_t before = begin % kVectorBytes;
+    const std::uint32_t to = begin - before + chunk * static_cast<std::uint32_t>(kVectorBytes);
+    if (to >= begin + a.span_bytes) continue;
+    const char* const from = src + (row.offset + static_cast<std::int32_t>(to - begin));
+    const std::int64_t rest = a.src_end - from;
+    const auto missing = static_cast<std::size_t>(max(std::int64_t{0}, kVectorBytes - rest));
+    __pipeline_memcpy_async(shared + a.swizzle(to), from, kVectorBytes, missing);
+  }
+}
+
+/// 16 bytes of the destination, from the places of their elements: `base` further on than the
+/// `table` says.
+template <class Element>
+__device__ uint4 gather(const BoxArguments& a, const unsigned char* shared,
+                        const std::uint16_t* table, std::uint32_t base) {
+  constexpr int kVector = kVectorBytes / sizeof(Element);
+  if constexpr (kVector == 1) {
+    return *reinterpret_cast<const uint4*>(shared + a.swizzle(base + *table));
+  } else {
+    constexpr int kPairs = kVector / 2;
+    constexpr int kAtOnce = kPairs < 4 ? kPairs : 4;
+    struct alignas(4 * kAtOnce) Pairs {
+      std::uint32_t pair[kAtOnce];
+    };
+    const std::uint32_t bases = base | base << 16;
+    alignas(kVectorBytes) std::conditional_t<(sizeof(Element) < 4), std::uint32_t, Element>
+        out[sizeof(Element) < 4 ? 4 : kVector];
+#pragma unroll
+    for (int p = 0; p < kPairs; p += kAtOnce) {
+      const Pairs pairs = *reinterpret_cast<const Pairs*>(table + 2 * p);
+      std::uint32_t words[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const std::uint32_t at = a.swizzle(pairs.pair[i] + bases);
+        const Element first = *reinterpret_cast<const Element*>(shared + (at & 0xffff));
+        const Element second = *reinterpret_cast<const Element*>(shared + (at >> 16));
+        if constexpr (sizeof(Element) < 4) {
+          words[i] = __byte_perm(first, second, sizeof(Element) == 2 ? 0x5410 : 0x0040);
+        } else {
+          out[2 * (p + i)] = first;
+          out[2 * (p + i) + 1] = second;
+        }
+      }
+      if constexpr (sizeof(Element) == 2) {
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) out[p + i] = words[i];
+      } else if constexpr (sizeof(Element) == 1) {
+        out[p / 2] = __byte_perm(words[0], words[1], 0x5410);
+        out[p / 2 + 1] = __byte_perm(words[2], words[3], 0x5410);
+      }
+    }
+    return *reinterpret_cast<const uint4*>(out);
+  }
+}
+
+/// What a row of the destination holds of whole vectors, in columns.
+template <class Element>
+__device__ std::uint32_t first_boundary(const char* row) {
+  const unsigned past = between_boundaries(row);
+  return (kVectorBytes - past) % kVectorBytes / sizeof(Element);
+}
+
+/// The whole vectors of the destination.
+template <class Element>
+__device__ void store_vectors(const BoxArguments& a, const BoxTables& tables,
+                              const unsigned char* shared, char* dst, std::uint32_t place) {
+  constexpr std::uint32_t kVector = kVectorBytes / sizeof(Element);
+  const std::uint32_t lane = threadIdx.x % kWarp;
+  const std::uint32_t lane_row = lane / a.lanes.vectors * a.lanes.spacing;
+  const std::uint32_t lane_column = lane % a.lanes.vectors * kVector;
+  const std::uint32_t rows_at_once = kWarp / a.lanes.vectors * a.lanes.spacing;
+  for (std::uint32_t g = threadIdx.x / kWarp; g < a.lanes.groups; g += kBoxThreads / kWarp) {
+    const auto [row_group, vector_group] = divide(g, a.lanes.vector_groups);
+    const std::uint32_t row = row_group / a.lanes.spacing * rows_at_once +
+                              row_group % a.lanes.spacing + lane_row;
+    if (row >= a.rows) continue;
+    const BoxRow at = tables.rows[row];
+    char* const to = dst + at.offset;
+    const std::uint32_t column = first_boundary<Element>(to) +
+                                 vector_group * a.lanes.vectors * kVector + lane_column;
+    if (column + kVector > a.columns) continue;
+    const auto [periods, of_period] = divide(column, a.period);
+    const std::uint32_t copy = of_period & (a.copies - 1);
+    const std::uint16_t* const table = tables.places + copy * a.table_stride + (of_period - copy);
+    *reinterpret_cast<uint4*>(to + column * sizeof(Element)) =
+        gather<Element>(a, shared, table, place + at.place + periods * a.period_place);
+  }
+}
+
+/// The elements of each row before its first whole vector and behind its last.
+template <class Element>
+__device__ void store_ends(const BoxArguments& a, const BoxTables& tables,
+                           const unsigned char* shared, char* dst, std::uint32_t place) {
+  constexpr std::uint32_t kVector = kVectorBytes / sizeof(Element);
+  constexpr std::uint32_t kAtOnce = 2 * kVector;
+  const std::uint32_t element = threadIdx.x % kAtOnce;
+  for (std::uint32_t row = threadIdx.x / kAtOnce; row < a.rows; row += kBoxThreads / kAtOnce) {
+    const BoxRow at = tables.rows[row];
+    char* const to = dst + at.offset;
+    const std::uint32_t head = min(first_boundary<Element>(to), a.columns);
+    const std::uint32_t whole = (a.columns - head) & ~(kVector - 1);
+    const std::uint32_t column = element < head ? element : element + whole;
+    if (column >= a.columns) continue;
+    const auto [periods, of_period] = divide(column, a.period);
+    const std::uint32_t from =
+        place + at.place + periods * a.period_place + tables.places[of_period];
+    reinterpret_cast<Element*>(to)[column] =
+        *reinterpret_cast<const Element*>(shared + a.swizzle(from));
+  }
 }
 
 template <class Element>
-struct LongBox {
-  static constexpr int kItems = kLongBoxBytes / sizeof(Element) / kLongBoxThreads;  // of a thread
-  static constexpr int kSkewedBytes = kLongBoxBytes + kLongBoxBytes / 128 * sizeof(Element);
-};
-
-template <class Element>
-struct ShortBox {
-  static constexpr int kBytes = kShortBoxBytes;
-  static constexpr int kSkewedBytes = kBytes + kBytes / 128 * 4;
-  static constexpr int kPlacesBytes = kBytes / sizeof(Element) * sizeof(std::uint16_t);
-  static constexpr int kTurnedBytes = kSkewedBytes + kVectorBytes;
-  static constexpr int kSharedBytes = kSkewedBytes + kTurnedBytes + kPlacesBytes;
-};
-
-template <class Element>
-__global__ void __launch_bounds__(kLongBoxThreads, kLongBoxBlocks)
-    copy_long_box_kernel(const __grid_constant__ BoxArguments a) {
-  using Shape = LongBox<Element>;
-  constexpr int kItems = Shape::kItems;
-  __shared__ alignas(128) unsigned char buffers[2][Shape::kSkewedBytes];
-  std::int32_t load_offsets[kItems];
-  std::int32_t store_offsets[kItems];
-  std::int32_t places[kItems];
-#pragma unroll
-  for (int k = 0; k < kItems; ++k) {
-    const std::uint32_t i = threadIdx.x + k * kLongBoxThreads;
-    load_offsets[k] = locate(a.load, i).offset;
-    const BoxPosition at = locate(a.store, i);
-    store_offsets[k] = at.offset;
-    places[k] = skewed<sizeof(Element)>(at.place);
-  }
-  const auto load = [&](std::uint32_t box, unsigned char* buffer) {
-    if (box < a.boxes) {
-      const char* const src = a.src + box_begin(a, box).src;
-#pragma unroll
-      for (int k = 0; k < kItems; ++k) {
-        const std::uint32_t i = threadIdx.x + k * kLongBoxThreads;
-        if (i >= a.loads) break;
-        __pipeline_memcpy_async(buffer + skewed<sizeof(Element)>(i * sizeof(Element)),
-                                src + load_offsets[k], sizeof(Element));
-      }
-    }
-    __pipeline_commit();
-  };
-  int turn = 0;
-  load(blockIdx.x, buffers[0]);
+__global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
+    copy_box_kernel(const __grid_constant__ BoxArguments a) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  const BoxTables tables = make_tables(a, shared);
+  __syncthreads();
+  std::uint32_t buffer = 0;
+  load_box(a, tables, shared, buffer, blockIdx.x);
+  __pipeline_commit();
   for (std::uint32_t box = blockIdx.x; box < a.boxes; box += gridDim.x) {
-    load(box + gridDim.x, buffers[turn ^ 1]);
+    const std::uint32_t next = box + gridDim.x;
+    if (next < a.boxes) load_box(a, tables, shared, a.image_bytes - buffer, next);
+    __pipeline_commit();
     __pipeline_wait_prior(1);
     __syncthreads();
-    char* const dst = a.dst + box_begin(a, box).dst;
-#pragma unroll
-    for (int k = 0; k < kItems; ++k) {
-      if (threadIdx.x + k * kLongBoxThreads >= a.stores) break;
-      *reinterpret_cast<Element*>(dst + store_offsets[k]) =
-          *reinterpret_cast<const Element*>(buffers[turn] + places[k]);
-    }
-    __syncthreads();
-    turn ^= 1;
-  }
-}
-
-/// kBytes (4 or 16) from any address, as far as they are the source's.
-template <int kBytes>
-__device__ void load_part(std::uint32_t (&words)[kBytes / 4], const char* from,
-                          const SourceBytes& source) {
-  if constexpr (kBytes == 4) {
-    words[0] = load_word(from, source.end);
-  } else {
-    const uint4 vector = source.load(from);
-    words[0] = vector.x;
-    words[1] = vector.y;
-    words[2] = vector.z;
-    words[3] = vector.w;
-  }
-}
-
-/// Elements shorter than a word: runs are read in parts of kLoadBytes into `read`, their elements
-/// put into the destination's order in `turned`, and written from there in parts of kStoreBytes,
-/// wherever the runs begin.
-template <class Element, int kLoadBytes, int kStoreBytes>
-__global__ void __launch_bounds__(kShortBoxThreads, 3)
-    copy_short_box_kernel(const __grid_constant__ BoxArguments a) {
-  using Shape = ShortBox<Element>;
-  constexpr int kBytes = sizeof(Element);
-  constexpr int kPerWord = 4 / kBytes;
-  constexpr int kLoads = Shape::kBytes / kLoadBytes / kShortBoxThreads;
-  constexpr int kStores = Shape::kBytes / kStoreBytes / kShortBoxThreads;
-  using Places = std::conditional_t<kPerWord == 4, ushort4, ushort2>;
-  extern __shared__ __align__(128) unsigned char shared[];
-  unsigned char* const read = shared;
-  unsigned char* const turned = read + Shape::kSkewedBytes;
-  auto* const places = reinterpret_cast<Places*>(turned + Shape::kTurnedBytes);
-
-  std::int32_t load_offsets[kLoads];
-  std::int32_t store_offsets[kStores];
-  std::int32_t store_places[kStores];
-  unsigned inner = 0;  // a bit for each part that lies inside its run wherever that begins
-#pragma unroll
-  for (int k = 0; k < kLoads; ++k) {
-    load_offsets[k] = locate(a.load, threadIdx.x + k * kShortBoxThreads).offset;
-  }
-#pragma unroll
-  for (int k = 0; k < kStores; ++k) {
-    const std::uint32_t i = threadIdx.x + k * kShortBoxThreads;
-    store_offsets[k] = locate(a.store, i).offset;
-    const auto [row, part] = divide(i, a.run_parts);
-    store_places[k] = 4 * row * a.run_words.divisor + part * kStoreBytes;
-    if (part > 0 && (part + 1) * kStoreBytes <= a.run_bytes) inner |= 1u << k;
-  }
-  for (std::uint32_t i = threadIdx.x; i < a.words; i += kShortBoxThreads) {
-    const auto [row, word] = divide(i, a.run_words);
-    const std::uint32_t run = a.run_bytes / kBytes;
-    alignas(8) std::uint16_t at[kPerWord];
-#pragma unroll
-    for (int e = 0; e < kPerWord; ++e) {
-      const std::uint32_t of_run = min(word * kPerWord + e, run - 1);
-      at[e] = static_cast<std::uint16_t>(skewed<4>(locate(a.element, row * run + of_run).place));
-    }
-    places[i] = *reinterpret_cast<const Places*>(at);
-  }
-
-  for (std::uint32_t box = blockIdx.x; box < a.boxes; box += gridDim.x) {
     const auto begin = box_begin(a, box);
-    const char* const src = a.src + begin.src;
-#pragma unroll
-    for (int k = 0; k < kLoads; ++k) {
-      const std::uint32_t i = threadIdx.x + k * kShortBoxThreads;
-      if (i >= a.loads) break;
-      std::uint32_t words[kLoadBytes / 4];
-      load_part<kLoadBytes>(words, src + load_offsets[k], a.source);
-      auto* const to = reinterpret_cast<std::uint32_t*>(read + skewed<4>(i * kLoadBytes));
-#pragma unroll
-      for (int w = 0; w < kLoadBytes / 4; ++w) to[w] = words[w];
-    }
-    __syncthreads();
-#pragma unroll 4
-    for (std::uint32_t i = threadIdx.x; i < a.words; i += kShortBoxThreads) {
-      const Places at = places[i];
-      const auto element = [&](std::uint16_t place) -> std::uint32_t {
-        return *reinterpret_cast<const Element*>(read + place);
-      };
-      auto* const to = reinterpret_cast<std::uint32_t*>(turned) + i + i / 32;
-      if constexpr (kPerWord == 4) {
-        *to = __byte_perm(__byte_perm(element(at.x), element(at.y), 0x0040),
-                          __byte_perm(element(at.z), element(at.w), 0x0040), 0x5410);
-      } else {
-        *to = __byte_perm(element(at.x), element(at.y), 0x5410);
-      }
-    }
-    __syncthreads();
     char* const dst = a.dst + begin.dst;
-#pragma unroll
-    for (int k = 0; k < kStores; ++k) {
-      if (threadIdx.x + k * kShortBoxThreads >= a.stores) break;
-      char* to = dst + store_offsets[k];
-      // The aligned part there begins so many bytes ahead of the run's part.
-      const auto before =
-          static_cast<int>(reinterpret_cast<std::uintptr_t>(to) & (kStoreBytes - 1));
-      to -= before;
-      const int from = store_places[k] - before;
-      if (inner >> k & 1) {
-        const auto word = [&](int w) {
-          return *reinterpret_cast<const std::uint32_t*>(turned + skewed<4>(4 * (from / 4 + w)));
-        };
-        const unsigned shift = 8 * (from % 4);
-        alignas(kStoreBytes) std::uint32_t part[kStoreBytes / 4];
-#pragma unroll
-        for (int w = 0; w < kStoreBytes / 4; ++w) {
-          part[w] = __funnelshift_r(word(w), word(w + 1), shift);
-        }
-        using Part = std::conditional_t<kStoreBytes == 4, std::uint32_t, uint4>;
-        *reinterpret_cast<Part*>(to) = *reinterpret_cast<const Part*>(part);
-      } else {
-        const auto part =
-            static_cast<int>(divide(threadIdx.x + k * kShortBoxThreads, a.run_parts).remainder);
-        const int of_run = part * kStoreBytes - before;
-        const int last = min(kStoreBytes, static_cast<int>(a.run_bytes) - of_run);
-        for (int b = max(0, -of_run); b < last; b += kBytes) {
-          *reinterpret_cast<Element*>(to + b) =
-              *reinterpret_cast<const Element*>(turned + skewed<4>(from + b));
-        }
-      }
+    const std::uint32_t place = buffer + between_boundaries(a.src + begin.src);
+    store_vectors<Element>(a, tables, shared, dst, place);
+    if constexpr (sizeof(Element) < kVectorBytes) {
+      if (a.ends) store_ends<Element>(a, tables, shared, dst, place);
     }
+    __syncthreads();
+    buffer = a.image_bytes - buffer;
   }
 }
 
-/// Places of the box's dimensions in shared memory: `run` elements of the source side by side, the
-/// next run `row_bytes` later.
-std::vector<std::int64_t> places_of(const BoxCopy& copy, int element_bytes,
-                                    std::int64_t row_bytes) {
-  std::vector<std::int64_t> places;
-  std::int64_t elements = 1;
-  for (const BoxCopy::Part& part : copy.src_order) {
-    places.push_back(elements < copy.src_run ? elements * element_bytes
-                                             : elements / copy.src_run * row_bytes);
-    elements *= part.tile;
+/// Where column `index` lies; the outermost dimension goes on.
+std::int64_t column_place(const BoxCopy& copy, std::int64_t index) {
+  std::int64_t place = 0;
+  for (const BoxCopy::Part& part : copy.columns) {
+    const bool outermost = part.index == copy.columns.back().index;
+    place += (outermost ? index : index % part.tile) * part.place;
+    index /= part.tile;
   }
-  return places;
+  return place;
+}
+
+Lanes lanes_of(std::int64_t rows, std::int64_t vectors, int element_bytes) {
+  if (vectors == 0) return {1, 1, 0, FastDivisor(1)};
+  const auto power = [](std::int64_t n) { return std::bit_ceil(static_cast<std::uint32_t>(n)); };
+  const std::uint32_t side_by_side =
+      std::min(kWarp / std::min(power(rows), 4u), power(std::min<std::int64_t>(vectors, kWarp)));
+  const std::uint32_t rows_at_once = kWarp / side_by_side;
+  const auto room = static_cast<std::uint32_t>(std::max<std::int64_t>(rows / rows_at_once, 1));
+  const std::uint32_t spacing =
+      std::min(std::bit_floor(room), static_cast<std::uint32_t>(std::max(1, 4 / element_bytes)));
+  const auto vector_groups = ceil_div<std::int64_t>(vectors, side_by_side);
+  const auto row_groups = ceil_div<std::int64_t>(rows, rows_at_once * spacing) * spacing;
+  return {side_by_side, spacing, static_cast<std::uint32_t>(vector_groups * row_groups),
+          FastDivisor(vector_groups)};
 }
 
 }  // namespace
@@ -303,72 +343,51 @@ std::vector<std::int64_t> places_of(const BoxCopy& copy, int element_bytes,
 void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
             cudaStream_t stream) {
   const int bytes = plan.layout.element_bytes;
-  const bool in_parts = bytes < 4;
+  const auto product = [](const std::vector<BoxCopy::Part>& parts) {
+    std::int64_t n = 1;
+    for (const BoxCopy::Part& part : parts) n *= part.tile;
+    return n;
+  };
+  const std::int64_t spans = product(copy.src_rows);
+  const std::int64_t rows = product(copy.dst_rows);
+  const std::int64_t span_chunks = ceil_div(copy.span_bytes + kVectorBytes - 1, kVectorBytes);
+  const std::int64_t step = column_place(copy, kVectorBytes / bytes);
   BoxArguments a{};
   a.dst = static_cast<char*>(params.dst);
   a.src = static_cast<const char*>(params.src);
-  a.source = source_bytes(plan.layout, params.src);
+  a.src_end = source_bytes(plan.layout, params.src).end;
   a.boxes = static_cast<std::uint32_t>(copy.boxes());
-  a.batch = StridedViews<kMostBatchDimensions>(copy.batch, bytes);
-  for (const BoxCopy::Part& part : copy.dst_order) {
+  a.image_bytes = static_cast<std::uint32_t>(copy.image_bytes);
+  a.swizzle = Swizzle(static_cast<std::uint32_t>(step));
+  a.spans = static_cast<std::uint32_t>(spans);
+  a.span_bytes = static_cast<std::uint32_t>(copy.span_bytes);
+  a.chunks = static_cast<std::uint32_t>(spans * span_chunks);
+  a.span_chunks = FastDivisor(span_chunks);
+  a.src_rows = BoxOrder(copy.src_rows, &CopyDimension::src_stride, bytes);
+  a.rows = static_cast<std::uint32_t>(rows);
+  a.columns = static_cast<std::uint32_t>(copy.dst_run);
+  a.dst_rows = BoxOrder(copy.dst_rows, &CopyDimension::dst_stride, bytes);
+  a.column_places = BoxOrder(copy.columns, &CopyDimension::dst_stride, bytes);
+  a.period = FastDivisor(copy.period);
+  a.period_place = static_cast<std::uint32_t>(copy.period_place);
+  a.table_stride = static_cast<std::uint32_t>(copy.table_stride());
+  a.copies = static_cast<std::uint32_t>(copy.copies);
+  a.lanes = lanes_of(rows, copy.dst_run * bytes / kVectorBytes, bytes);
+  a.ends = !copy.aligned_stores;
+  for (const BoxCopy::Part& part : copy.cut) {
     const CopyDimension& d = part.dimension;
-    if (part.tile == d.size) continue;
     a.cut[a.cuts++] = {
         FastDivisor(ceil_div(d.size, part.tile)), static_cast<std::uint32_t>(part.tile),
         static_cast<std::uint32_t>(d.size - part.tile), d.dst_stride * bytes, d.src_stride * bytes};
   }
-  const std::int64_t src_parts = ceil_div(copy.src_run * bytes, copy.load_bytes);
-  const std::int64_t dst_parts = ceil_div(copy.dst_run * bytes, copy.store_bytes) + 1;
-  const std::vector<std::int64_t> places =
-      places_of(copy, bytes, in_parts ? copy.load_bytes * src_parts : copy.src_run * bytes);
-  const auto place_of = [&](const BoxCopy::Part& part) {
-    const auto same = [&](const BoxCopy::Part& other) { return other.index == part.index; };
-    return places[std::ranges::find_if(copy.src_order, same) - copy.src_order.begin()];
-  };
-  // Elements one by one, or the parts of the runs and then the runs.
-  const auto order = [&](std::span<const BoxCopy::Part> dimensions, std::int64_t run,
-                         std::int64_t parts, std::int64_t part_bytes, ViewStride stride) {
-    BoxOrder made;
-    if (in_parts) made.append(parts, part_bytes, 0);
-    std::int64_t elements = 1;
-    for (const BoxCopy::Part& part : dimensions) {
-      if (!in_parts || elements >= run) {
-        made.append(part.tile, part.dimension.*stride * bytes, place_of(part));
-      }
-      elements *= part.tile;
-    }
-    return made;
-  };
-  a.load =
-      order(copy.src_order, copy.src_run, src_parts, copy.load_bytes, &CopyDimension::src_stride);
-  a.store =
-      order(copy.dst_order, copy.dst_run, dst_parts, copy.store_bytes, &CopyDimension::dst_stride);
-  a.loads = a.stores = static_cast<std::uint32_t>(copy.elements);
-  if (in_parts) {
-    const std::int64_t run_words = ceil_div<std::int64_t>(copy.dst_run * bytes, 4);
-    for (const BoxCopy::Part& part : copy.dst_order) a.element.append(part.tile, 0, place_of(part));
-    a.words = static_cast<std::uint32_t>(copy.elements / copy.dst_run * run_words);
-    a.run_bytes = static_cast<std::uint32_t>(copy.dst_run * bytes);
-    a.run_words = FastDivisor(run_words);
-    a.run_parts = FastDivisor(dst_parts);
-    a.loads = static_cast<std::uint32_t>(copy.elements / copy.src_run * src_parts);
-    a.stores = static_cast<std::uint32_t>(copy.elements / copy.dst_run * dst_parts);
-  }
+  a.batch = StridedViews<kMostBatchDimensions>(copy.batch, bytes);
 
+  const std::int64_t shared_bytes =
+      2 * copy.image_bytes + (spans + rows + (spans + rows) % 2) * std::int64_t{sizeof(BoxRow)} +
+      copy.table_bytes();
   const unsigned grid = grid_blocks(plan.blocks, "copy_box");
   by_element_width(bytes, [&](auto element) {
-    using Element = decltype(element);
-    if constexpr (sizeof(Element) < 4) {
-      const bool vector_stores = copy.store_bytes == kVectorBytes;
-      const auto kernel = copy.load_bytes == kVectorBytes
-                              ? (vector_stores ? copy_short_box_kernel<Element, 16, 16>
-                                               : copy_short_box_kernel<Element, 16, 4>)
-                              : (vector_stores ? copy_short_box_kernel<Element, 4, 16>
-                                               : copy_short_box_kernel<Element, 4, 4>);
-      kernel<<<grid, kShortBoxThreads, ShortBox<Element>::kSharedBytes, stream>>>(a);
-    } else {
-      copy_long_box_kernel<Element><<<grid, kLongBoxThreads, 0, stream>>>(a);
-    }
+    copy_box_kernel<decltype(element)><<<grid, kBoxThreads, shared_bytes, stream>>>(a);
   });
 }
 

@@ -38,12 +38,10 @@ constexpr int kMostFields = 16;
 constexpr int kMostRunDimensions = 3;  // of a tile
 
 constexpr int kMostBoxDimensions = 6;
-constexpr int kLongBoxBytes = 16 << 10;  // elements of 4 bytes and more
-constexpr int kLongBoxThreads = 512;
-constexpr int kLongBoxBlocks = 2;        // of a multiprocessor
-constexpr int kShortBoxBytes = 8 << 10;  // elements of 1 and 2 bytes
-constexpr int kShortBoxThreads = 256;
-constexpr int kShortBoxBlocks = 5;
+constexpr int kBoxThreads = 256;
+constexpr int kBoxBlocks = 4;               // of a multiprocessor
+constexpr int kBoxImageBytes = 19 << 10;    // two of them, and the tables, are 48 KB
+constexpr int kBoxTableBytes = 10 << 10;
 
 constexpr int kCastLoadBytes = 32;  // of a thread, at most
 constexpr int kCastStoreBytes = 16;
@@ -112,26 +110,33 @@ struct FieldsCopy {
 
 MEMOPS_API std::int64_t blocks_per_batch(const FieldsCopy& copy, int element_bytes);
 
-/// Boxes that are long in both views, read in the source's order into shared memory and written in
-/// the destination's.
+/// Boxes that are long in both views. Shared memory holds images of the spans of the source in
+/// which a box's elements lie, on the same place between 16-byte boundaries, so that whole vectors
+/// are loaded wherever the spans begin; whole vectors of the destination are gathered from them.
 struct BoxCopy {
   struct Part {
     int index;  // of the layout's dimensions
     CopyDimension dimension;
-    std::int64_t tile;  // elements of this dimension in one box
+    std::int64_t tile;   // elements of this dimension in one box
+    std::int64_t place;  // bytes from one to the next in shared memory
   };
-  std::vector<Part> src_order;       // the box's dimensions, nearest elements of the source first
-  std::vector<Part> dst_order;       // the same, of the destination
+  std::vector<Part> src_rows;        // the dimensions that count a box's spans of the source
+  std::vector<Part> dst_rows;        // those that count its runs of the destination
+  std::vector<Part> columns;         // those along a run of the destination, innermost first
+  std::vector<Part> cut;             // those of which a box holds a part only
   std::vector<CopyDimension> batch;  // the dimensions of which a box has one index, outermost first
-  std::int64_t threads;              // of a block
-  std::int64_t blocks;               // of a multiprocessor
   std::int64_t elements;             // of a box
-  std::int64_t src_run;              // of these the source holds so many in one run
-  std::int64_t dst_run;
-  std::int64_t load_bytes;  // elements shorter than a word: 4 or 16 bytes of a run at once
-  std::int64_t store_bytes;
+  std::int64_t span_bytes;           // of the source, one row
+  std::int64_t dst_run;              // elements
+  std::int64_t image_bytes;
+  std::int64_t period;        // columns whose places the table holds; later ones repeat them,
+  std::int64_t period_place;  // so many bytes on
+  std::int64_t copies;        // of the table, each begins a column later
+  bool aligned_stores;        // every run of the destination is whole vectors on their boundaries
 
   MEMOPS_API std::int64_t boxes() const;
+  MEMOPS_API std::int64_t table_bytes() const;
+  std::int64_t table_stride() const;  // places of one copy of the table
 };
 
 /// Element by element in the destination's order, any strides.
