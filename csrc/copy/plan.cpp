@@ -15,8 +15,8 @@ namespace {
 constexpr std::int64_t kMost31Bits = std::numeric_limits<std::int32_t>::max();
 // A tile emptier than this loses to a box, which fits the sizes.
 constexpr double kFullTile = 0.6;
-// Elements of 1 and 2 bytes in shorter runs cost a box as much as single accesses do.
-constexpr std::int64_t kShortestBoxRunBytes = 16;
+// Fewer bytes, read and written, are too few boxes for all multiprocessors.
+constexpr double kBoxedShareOfL2 = 0.08;
 
 StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
   std::int64_t dense = 1;
@@ -31,11 +31,9 @@ StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
           !wide && few && dense > 0 && layout.element_bytes <= 4 && dst_address % pack_bytes == 0};
 }
 
-bool worth_a_box(const BoxCopy& box, const CopyLayout& layout, const DeviceFacts& device) {
-  if (layout.dimensions.size() == 1) return false;
-  const int bytes = layout.element_bytes;
-  if (bytes < 4 && std::min(box.src_run, box.dst_run) * bytes < kShortestBoxRunBytes) return false;
-  return 2 * layout.elements() * bytes > device.l2_bytes / 2;
+bool worth_a_box(const CopyLayout& layout, const DeviceFacts& device) {
+  return layout.dimensions.size() > 1 &&
+         2 * layout.elements() * layout.element_bytes > kBoxedShareOfL2 * device.l2_bytes;
 }
 
 }  // namespace
@@ -110,7 +108,7 @@ CopyPlan plan_copy(CopyProblem problem, const DeviceFacts& device) {
             "the views are contiguous along different dimensions: tiles keep both sides coalesced"};
   }
   if (const auto box = box_copy(layout, problem.dst_address);
-      box && worth_a_box(*box, layout, device)) {
+      box && worth_a_box(layout, device)) {
     return {*box, layout, blocks_of(*box, device),
             "runs are short, share dimensions or lie between 16-byte boundaries"};
   }

@@ -136,7 +136,7 @@ struct BoxCopy {
 
   MEMOPS_API std::int64_t boxes() const;
   MEMOPS_API std::int64_t table_bytes() const;
-  std::int64_t table_stride() const;  // places of one copy of the table
+  MEMOPS_API std::int64_t table_stride() const;  // places of one copy of the table
 };
 
 /// Element by element in the destination's order, any strides.

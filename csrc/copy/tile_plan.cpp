@@ -63,10 +63,7 @@ std::optional<TileCopy> tile_copy(const CopyLayout& layout, std::uint64_t dst_ad
     copy.aligned_stores &= x.holds(i) || on_vector(dims[i].dst_stride);
   }
   copy.aligned_stores &= on_vector(x.elements());
-  // Longer elements between boundaries go better one by one, in a box.
-  if (!any_alignment && layout.element_bytes >= 4 && !(copy.aligned_loads && copy.aligned_stores)) {
-    return std::nullopt;
-  }
+  if (!any_alignment && !(copy.aligned_loads && copy.aligned_stores)) return std::nullopt;
   if (static_cast<int>(copy.batch.size()) > kMostBatchDimensions) return std::nullopt;
   return copy;
 }
