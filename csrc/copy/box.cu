@@ -18,8 +18,6 @@
 namespace memops {
 namespace {
 
-constexpr int kWarp = 32;
-
 /// A position in some of a box's dimensions to where it lies in a view and in shared memory.
 struct BoxOrder {
   int rank = 0;
@@ -56,7 +54,7 @@ __device__ BoxRow locate(const BoxOrder& order, std::uint32_t index) {
 
 struct BoxCut {
   FastDivisor boxes;
-  std::uint32_t tile;
+  std::uint32_t step;
   std::uint32_t last;  // where the last box begins: it may overlap the one before
   std::int64_t dst_stride;
   std::int64_t src_stride;
@@ -82,233 +80,323 @@ struct Swizzle {
   }
 };
 
-/// Which vectors of which rows the lanes of a warp write at once.
-struct Lanes {
-  std::uint32_t vectors;  // of a row, side by side; the rest of the warp are other rows
-  std::uint32_t spacing;  // between these rows, so that their elements lie in different words
-  std::uint32_t groups;   // of all vectors and rows of a box
-  FastDivisor vector_groups;
-};
-
 struct BoxArguments {
   char* dst;
   const char* src;
-  const char* src_end;
   std::uint32_t boxes;
+  std::uint32_t images_at;  // in shared memory
   std::uint32_t image_bytes;
+  int stages;
   Swizzle swizzle;
 
-  std::uint32_t spans;
   std::uint32_t span_bytes;
   std::uint32_t chunks;     // of 16 bytes, of all spans, wherever they begin
   FastDivisor span_chunks;  // of one
   BoxOrder src_rows;
 
-  std::uint32_t rows;  // of the destination
-  std::uint32_t columns;
+  std::uint32_t stores;  // of a box: vectors of all rows, or elements
+  std::uint32_t rows;
+  int columns;
+  FastDivisor row_vectors;
+  FastDivisor rows_at_once;
+  FastDivisor row_spacing;
   BoxOrder dst_rows;
   BoxOrder column_places;
   FastDivisor period;
   std::uint32_t period_place;
   std::uint32_t table_stride;
   std::uint32_t copies;
-  Lanes lanes;
-  bool ends;  // rows may begin and end between boundaries
 
   int cuts;
+  int cut_columns;  // which cut is the one along the rows, or -1
   BoxCut cut[kMostBoxDimensions];
   StridedViews<kMostBatchDimensions> batch;
 };
 
-__device__ ViewOffsets<std::int64_t> box_begin(const BoxArguments& a, std::uint32_t box) {
-  ViewOffsets<std::int64_t> begin{0, 0};
+/// Where a box begins.
+struct BoxBegin {
+  std::int64_t dst;
+  std::int64_t src;
+  bool first;  // no other box has the elements before a row's first whole sector,
+  bool last;   // or those behind its last
+};
+
+static_assert(kBoxBegins * sizeof(BoxBegin) <= kBoxBeginBytes);
+
+__device__ BoxBegin box_begin(const BoxArguments& a, std::uint32_t box) {
+  BoxBegin begin{0, 0, true, true};
 #pragma unroll 1
   for (int c = 0; c < a.cuts; ++c) {
     const auto [rest, index] = divide(box, a.cut[c].boxes);
-    const std::int64_t at = min(index * a.cut[c].tile, a.cut[c].last);
+    const std::uint32_t at = min(index * a.cut[c].step, a.cut[c].last);
     begin.dst += at * a.cut[c].dst_stride;
     begin.src += at * a.cut[c].src_stride;
+    if (c == a.cut_columns) {
+      begin.first = at == 0;
+      begin.last = at == a.cut[c].last;
+    }
     box = rest;
   }
   const auto batch = offsets_of<std::int64_t>(a.batch, box);
-  return {begin.dst + batch.dst, begin.src + batch.src};
+  begin.dst += batch.dst;
+  begin.src += batch.src;
+  return begin;
 }
 
-__device__ unsigned between_boundaries(const void* address) {
-  return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(address) % kVectorBytes);
+__device__ std::uint32_t past_boundary(const void* address, std::uint32_t boundary) {
+  return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(address)) & (boundary - 1);
 }
 
-/// Shared memory: two images, then the tables.
-struct BoxTables {
-  BoxRow* spans;
-  BoxRow* rows;
-  std::uint16_t* places;  // of columns; copy k begins with column k
-};
-
-__device__ BoxTables make_tables(const BoxArguments& a, unsigned char* shared) {
-  auto* const spans = reinterpret_cast<BoxRow*>(shared + 2 * a.image_bytes);
-  BoxRow* const rows = spans + a.spans;
-  // The rows are even in number or end a vector early: the places begin on a boundary.
-  auto* const places = reinterpret_cast<std::uint16_t*>(rows + a.rows + (a.spans + a.rows) % 2);
-  for (std::uint32_t i = threadIdx.x; i < a.spans; i += kBoxThreads) {
-    spans[i] = locate(a.src_rows, i);
-  }
-  for (std::uint32_t i = threadIdx.x; i < a.rows; i += kBoxThreads) {
-    rows[i] = locate(a.dst_rows, i);
-  }
-  for (std::uint32_t i = threadIdx.x; i < a.table_stride; i += kBoxThreads) {
-    const auto place = static_cast<std::uint16_t>(locate(a.column_places, i).place);
-    for (std::uint32_t k = 0; k < min(a.copies, i + 1); ++k) {
-      places[k * a.table_stride + i - k] = place;
+/// What a thread loads of every box: 16 bytes that lie in a span, with the bytes round them where a
+/// span begins or ends between boundaries.
+class BoxLoads {
+ public:
+  __device__ explicit BoxLoads(const BoxArguments& a) {
+#pragma unroll
+    for (int i = 0; i < kBoxLoads; ++i) {
+      const std::uint32_t index = threadIdx.x + i * kBoxThreads;
+      chunks_[i] = {0, kNever};
+      if (index >= a.chunks) continue;
+      const auto [span, chunk] = divide(index, a.span_chunks);
+      const BoxRow row = locate(a.src_rows, span);
+      const auto at = static_cast<std::int32_t>(chunk * kVectorBytes);
+      const int needed = max(at - static_cast<std::int32_t>(a.span_bytes) + 1, 0);
+      chunks_[i] = {static_cast<std::uint32_t>(row.offset + at),
+                    static_cast<std::uint32_t>(row.place + at) << 8 | min(needed, kNever)};
     }
   }
-  return {spans, rows, places};
-}
 
-/// Starts to load a box: aligned vectors of its spans, whole where they have an element's byte.
-__device__ void load_box(const BoxArguments& a, const BoxTables& tables, unsigned char* shared,
-                         std::uint32_t buffer, std::uint32_t box) {
-  const char* const src = a.src + box_begin(a, box).src;
-  const unsigned phase = between_boundaries(src);
-  for (std::uint32_t i = threadIdx.x; i < a.chunks; i += kBoxThreads) {
-    const auto [span, chunk] = divide(i, a.span_chunks);
-    const BoxRow row = tables.spans[span];
-    const std::uint32_t begin = buffer + phase + row.place;
-    const std::uint32_t before = begin % kVectorBytes;
-    const std::uint32_t to = begin - before + chunk * static_cast<std::uint32_t>(kVectorBytes);
-    if (to >= begin + a.span_bytes) continue;
-    const char* const from = src + (row.offset + static_cast<std::int32_t>(to - begin));
-    const std::int64_t rest = a.src_end - from;
-    const auto missing = static_cast<std::size_t>(max(std::int64_t{0}, kVectorBytes - rest));
-    __pipeline_memcpy_async(shared + a.swizzle(to), from, kVectorBytes, missing);
+  /// Starts to load a box's image to `image`.
+  __device__ void start(const BoxArguments& a, unsigned char* shared, std::uint32_t image,
+                        const char* src) const {
+    image += past_boundary(src, kVectorBytes);
+#pragma unroll
+    for (int i = 0; i < kBoxLoads; ++i) {
+      if (i * kBoxThreads >= a.chunks) break;
+      const char* const from = src + chunks_[i].offset;
+      const std::uint32_t before = past_boundary(from, kVectorBytes);
+      if (before < (chunks_[i].place & 0xff)) continue;
+      __pipeline_memcpy_async(shared + a.swizzle(image + (chunks_[i].place >> 8) - before),
+                              from - before, kVectorBytes);
+    }
   }
-}
+
+ private:
+  static constexpr int kNever = 0xff;
+  struct Chunk {
+    std::uint32_t offset;
+    std::uint32_t place;  // and, in the low byte, from which place between boundaries on the span
+                          // reaches into this chunk
+  };
+  Chunk chunks_[kBoxLoads];
+};
 
 /// 16 bytes of the destination, from the places of their elements: `base` further on than the
 /// `table` says.
 template <class Element>
 __device__ uint4 gather(const BoxArguments& a, const unsigned char* shared,
-                        const std::uint16_t* table, std::uint32_t base) {
-  constexpr int kVector = kVectorBytes / sizeof(Element);
-  if constexpr (kVector == 1) {
-    return *reinterpret_cast<const uint4*>(shared + a.swizzle(base + *table));
-  } else {
-    constexpr int kPairs = kVector / 2;
-    constexpr int kAtOnce = kPairs < 4 ? kPairs : 4;
-    struct alignas(4 * kAtOnce) Pairs {
-      std::uint32_t pair[kAtOnce];
-    };
-    const std::uint32_t bases = base | base << 16;
-    alignas(kVectorBytes) std::conditional_t<(sizeof(Element) < 4), std::uint32_t, Element>
-        out[sizeof(Element) < 4 ? 4 : kVector];
+                        const std::uint16_t* table, int base) {
+  constexpr int kPairs = kVectorBytes / sizeof(Element) / 2;
+  constexpr int kAtOnce = kPairs < 4 ? kPairs : 4;
+  struct alignas(4 * kAtOnce) Pairs {
+    std::uint32_t pair[kAtOnce];
+  };
+  // Both places of a pair in one addition; `base` may be negative, their sums are not.
+  const std::uint32_t bases = static_cast<std::uint32_t>(base) * 0x1'0001u;
+  alignas(kVectorBytes) std::conditional_t<(sizeof(Element) < 4), std::uint32_t, Element>
+      out[sizeof(Element) < 4 ? 4 : 2 * kPairs];
 #pragma unroll
-    for (int p = 0; p < kPairs; p += kAtOnce) {
-      const Pairs pairs = *reinterpret_cast<const Pairs*>(table + 2 * p);
-      std::uint32_t words[kAtOnce];
+  for (int p = 0; p < kPairs; p += kAtOnce) {
+    const Pairs pairs = *reinterpret_cast<const Pairs*>(table + 2 * p);
+    std::uint32_t words[kAtOnce];
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const std::uint32_t at = a.swizzle(pairs.pair[i] + bases);
-        const Element first = *reinterpret_cast<const Element*>(shared + (at & 0xffff));
-        const Element second = *reinterpret_cast<const Element*>(shared + (at >> 16));
-        if constexpr (sizeof(Element) < 4) {
-          words[i] = __byte_perm(first, second, sizeof(Element) == 2 ? 0x5410 : 0x0040);
-        } else {
-          out[2 * (p + i)] = first;
-          out[2 * (p + i) + 1] = second;
-        }
-      }
-      if constexpr (sizeof(Element) == 2) {
-#pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) out[p + i] = words[i];
-      } else if constexpr (sizeof(Element) == 1) {
-        out[p / 2] = __byte_perm(words[0], words[1], 0x5410);
-        out[p / 2 + 1] = __byte_perm(words[2], words[3], 0x5410);
+    for (int i = 0; i < kAtOnce; ++i) {
+      const std::uint32_t at = a.swizzle(pairs.pair[i] + bases);
+      const Element first = *reinterpret_cast<const Element*>(shared + (at & 0xffff));
+      const Element second = *reinterpret_cast<const Element*>(shared + (at >> 16));
+      if constexpr (sizeof(Element) < 4) {
+        words[i] = __byte_perm(first, second, sizeof(Element) == 2 ? 0x5410 : 0x0040);
+      } else {
+        out[2 * (p + i)] = first;
+        out[2 * (p + i) + 1] = second;
       }
     }
-    return *reinterpret_cast<const uint4*>(out);
+    if constexpr (sizeof(Element) == 2) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) out[p + i] = words[i];
+    } else if constexpr (sizeof(Element) == 1) {
+      out[p / 2] = __byte_perm(words[0], words[1], 0x5410);
+      out[p / 2 + 1] = __byte_perm(words[2], words[3], 0x5410);
+    }
+  }
+  return *reinterpret_cast<const uint4*>(out);
+}
+
+/// Rows of the destination in the sectors that they touch, 16 bytes a store.
+template <class Element>
+class VectorStores {
+ public:
+  __device__ VectorStores(const BoxArguments& a, unsigned char* shared)
+      : places_(reinterpret_cast<std::uint16_t*>(shared + kBoxBeginBytes)) {
+    make_table(a);
+#pragma unroll
+    for (int i = 0; i < kBoxVectors; ++i) {
+      const std::uint32_t index = threadIdx.x + i * kBoxThreads;
+      cells_[i] = {0, 0, kNone};
+      if (index >= a.stores) continue;
+      const auto [cell, lane_row] = divide(index, a.rows_at_once);
+      const auto [row_group, vector] = divide(cell, a.row_vectors);
+      const auto [outer, inner] = divide(row_group, a.row_spacing);
+      const std::uint32_t row =
+          (outer * a.rows_at_once.divisor + lane_row) * a.row_spacing.divisor + inner;
+      if (row >= a.rows) continue;
+      const BoxRow at = locate(a.dst_rows, row);
+      const std::uint32_t column = vector * kVector;
+      const auto [periods, of_period] = divide(column, a.period);
+      const std::uint32_t place = at.place + (periods - 1) * a.period_place;
+      cells_[i] = {static_cast<std::uint32_t>(at.offset + vector * kVectorBytes),
+                   static_cast<int>(place << 16 | (of_period + kSector)), static_cast<int>(column)};
+    }
+  }
+
+  __device__ void store(const BoxArguments& a, const unsigned char* shared, std::uint32_t image,
+                        const BoxBegin& begin) const {
+    image += past_boundary(a.src + begin.src, kVectorBytes);
+    char* const dst = a.dst + begin.dst;
+#pragma unroll
+    for (int i = 0; i < kBoxVectors; ++i) {
+      if (i * kBoxThreads >= a.stores) break;
+      const Cell cell = cells_[i];
+      char* to = dst + cell.offset;
+      // The row's own place between boundaries: odd vectors begin half a sector on.
+      const std::uint32_t odd = (cell.column & kVector) * sizeof(Element);
+      const std::uint32_t past = past_boundary(to + odd, kSectorBytes);
+      to -= past;
+      const int before = static_cast<int>(past / sizeof(Element));
+      const std::uint32_t index = (cell.place & 0xffff) - before;
+      const std::uint32_t copy = index & (a.copies - 1);
+      const std::uint16_t* const table = places_ + copy * a.table_stride + (index - copy);
+      const int base = static_cast<int>(image) + (cell.place >> 16);
+      const int sector = (cell.column & ~(kSector - 1)) - before;
+      if (sector >= 0 && sector + kSector <= a.columns) {
+        *reinterpret_cast<uint4*>(to) = gather<Element>(a, shared, table, base);
+      } else if (sector < 0 ? begin.first : begin.last) {
+        const int column = cell.column - before;
+#pragma unroll 1
+        for (int e = max(0, -column); e < min(kVector, a.columns - column); ++e) {
+          const std::uint32_t from = a.swizzle(base + table[e]);
+          reinterpret_cast<Element*>(to)[e] = *reinterpret_cast<const Element*>(shared + from);
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr int kVector = kVectorBytes / sizeof(Element);
+  static constexpr int kSector = kSectorBytes / sizeof(Element);
+  static constexpr int kNone = -(1 << 24);
+  struct Cell {
+    std::uint32_t offset;
+    int place;  // of the row in the image; in the low half, of its columns in the table
+    int column;
+  };
+
+  /// The places of the columns from one sector before the first: of a period's end, if rows have
+  /// several. Copy k begins with column k, so that a vector's places begin on a boundary.
+  __device__ void make_table(const BoxArguments& a) {
+    for (std::uint32_t i = threadIdx.x; i < a.table_stride; i += kBoxThreads) {
+      const bool ahead = i < kSector;
+      const std::uint32_t column = ahead ? i + a.period.divisor - kSector : i - kSector;
+      const BoxRow at = locate(a.column_places, ahead ? max(0, static_cast<int>(column)) : column);
+      const auto place = static_cast<std::uint16_t>(at.place + (ahead ? 0 : a.period_place));
+      for (std::uint32_t k = 0; k < min(a.copies, i + 1); ++k) {
+        places_[k * a.table_stride + i - k] = place;
+      }
+    }
+  }
+
+  std::uint16_t* places_;
+  Cell cells_[kBoxVectors];
+};
+
+/// Rows too short for vectors, element by element.
+template <class Element>
+class ElementStores {
+ public:
+  __device__ ElementStores(const BoxArguments& a, unsigned char*) {
+#pragma unroll
+    for (int i = 0; i < kBoxElements; ++i) {
+      rows_[i] = locate(a.dst_rows, min(threadIdx.x + i * kBoxThreads, a.stores - 1));
+    }
+  }
+
+  __device__ void store(const BoxArguments& a, const unsigned char* shared, std::uint32_t image,
+                        const BoxBegin& begin) const {
+    image += past_boundary(a.src + begin.src, kVectorBytes);
+    char* const dst = a.dst + begin.dst;
+#pragma unroll
+    for (int i = 0; i < kBoxElements; ++i) {
+      if (threadIdx.x + i * kBoxThreads >= a.stores) break;
+      const std::uint32_t from = a.swizzle(image + rows_[i].place);
+      *reinterpret_cast<Element*>(dst + static_cast<std::uint32_t>(rows_[i].offset)) =
+          *reinterpret_cast<const Element*>(shared + from);
+    }
+  }
+
+ private:
+  BoxRow rows_[kBoxElements];
+};
+
+/// Waits until all groups of loads but the last `ahead` are there.
+__device__ void wait_for_loads(int ahead) {
+  switch (ahead) {
+    case 0:
+      return __pipeline_wait_prior(0);
+    case 1:
+      return __pipeline_wait_prior(1);
+    case 2:
+      return __pipeline_wait_prior(2);
+    default:
+      return __pipeline_wait_prior(3);
   }
 }
 
-/// What a row of the destination holds of whole vectors, in columns.
-template <class Element>
-__device__ std::uint32_t first_boundary(const char* row) {
-  const unsigned past = between_boundaries(row);
-  return (kVectorBytes - past) % kVectorBytes / sizeof(Element);
-}
-
-/// The whole vectors of the destination.
-template <class Element>
-__device__ void store_vectors(const BoxArguments& a, const BoxTables& tables,
-                              const unsigned char* shared, char* dst, std::uint32_t place) {
-  constexpr std::uint32_t kVector = kVectorBytes / sizeof(Element);
-  const std::uint32_t lane = threadIdx.x % kWarp;
-  const std::uint32_t lane_row = lane / a.lanes.vectors * a.lanes.spacing;
-  const std::uint32_t lane_column = lane % a.lanes.vectors * kVector;
-  const std::uint32_t rows_at_once = kWarp / a.lanes.vectors * a.lanes.spacing;
-  for (std::uint32_t g = threadIdx.x / kWarp; g < a.lanes.groups; g += kBoxThreads / kWarp) {
-    const auto [row_group, vector_group] = divide(g, a.lanes.vector_groups);
-    const std::uint32_t row = row_group / a.lanes.spacing * rows_at_once +
-                              row_group % a.lanes.spacing + lane_row;
-    if (row >= a.rows) continue;
-    const BoxRow at = tables.rows[row];
-    char* const to = dst + at.offset;
-    const std::uint32_t column = first_boundary<Element>(to) +
-                                 vector_group * a.lanes.vectors * kVector + lane_column;
-    if (column + kVector > a.columns) continue;
-    const auto [periods, of_period] = divide(column, a.period);
-    const std::uint32_t copy = of_period & (a.copies - 1);
-    const std::uint16_t* const table = tables.places + copy * a.table_stride + (of_period - copy);
-    *reinterpret_cast<uint4*>(to + column * sizeof(Element)) =
-        gather<Element>(a, shared, table, place + at.place + periods * a.period_place);
-  }
-}
-
-/// The elements of each row before its first whole vector and behind its last.
-template <class Element>
-__device__ void store_ends(const BoxArguments& a, const BoxTables& tables,
-                           const unsigned char* shared, char* dst, std::uint32_t place) {
-  constexpr std::uint32_t kVector = kVectorBytes / sizeof(Element);
-  constexpr std::uint32_t kAtOnce = 2 * kVector;
-  const std::uint32_t element = threadIdx.x % kAtOnce;
-  for (std::uint32_t row = threadIdx.x / kAtOnce; row < a.rows; row += kBoxThreads / kAtOnce) {
-    const BoxRow at = tables.rows[row];
-    char* const to = dst + at.offset;
-    const std::uint32_t head = min(first_boundary<Element>(to), a.columns);
-    const std::uint32_t whole = (a.columns - head) & ~(kVector - 1);
-    const std::uint32_t column = element < head ? element : element + whole;
-    if (column >= a.columns) continue;
-    const auto [periods, of_period] = divide(column, a.period);
-    const std::uint32_t from =
-        place + at.place + periods * a.period_place + tables.places[of_period];
-    reinterpret_cast<Element*>(to)[column] =
-        *reinterpret_cast<const Element*>(shared + a.swizzle(from));
-  }
-}
-
-template <class Element>
+template <class Element, template <class> class Stores>
 __global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
     copy_box_kernel(const __grid_constant__ BoxArguments a) {
   extern __shared__ __align__(128) unsigned char shared[];
-  const BoxTables tables = make_tables(a, shared);
-  __syncthreads();
-  std::uint32_t buffer = 0;
-  load_box(a, tables, shared, buffer, blockIdx.x);
-  __pipeline_commit();
-  for (std::uint32_t box = blockIdx.x; box < a.boxes; box += gridDim.x) {
-    const std::uint32_t next = box + gridDim.x;
-    if (next < a.boxes) load_box(a, tables, shared, a.image_bytes - buffer, next);
-    __pipeline_commit();
-    __pipeline_wait_prior(1);
-    __syncthreads();
-    const auto begin = box_begin(a, box);
-    char* const dst = a.dst + begin.dst;
-    const std::uint32_t place = buffer + between_boundaries(a.src + begin.src);
-    store_vectors<Element>(a, tables, shared, dst, place);
-    if constexpr (sizeof(Element) < kVectorBytes) {
-      if (a.ends) store_ends<Element>(a, tables, shared, dst, place);
+  auto* const begins = reinterpret_cast<BoxBegin*>(shared);
+  const std::uint32_t images_end = a.images_at + a.stages * a.image_bytes;
+  for (std::uint64_t first = blockIdx.x; first < a.boxes;
+       first += std::uint64_t{kBoxBegins} * gridDim.x) {
+    const std::uint32_t left = (a.boxes - static_cast<std::uint32_t>(first) - 1) / gridDim.x + 1;
+    const std::uint32_t count = min(left, kBoxBegins);
+    if (threadIdx.x < count) {
+      begins[threadIdx.x] =
+          box_begin(a, static_cast<std::uint32_t>(first) + threadIdx.x * gridDim.x);
     }
     __syncthreads();
-    buffer = a.image_bytes - buffer;
+    const BoxLoads loads(a);
+    std::uint32_t next = a.images_at;
+    const auto load = [&](std::uint32_t n) {
+      if (n < count) loads.start(a, shared, next, a.src + begins[n].src);
+      __pipeline_commit();
+      next += a.image_bytes;
+      if (next == images_end) next = a.images_at;
+    };
+    for (int n = 0; n + 1 < a.stages; ++n) load(n);
+    const Stores<Element> stores(a, shared);
+    std::uint32_t image = a.images_at;
+    for (std::uint32_t n = 0; n < count; ++n) {
+      wait_for_loads(a.stages - 2);
+      // Also: no thread reads the image any more that is loaded next.
+      __syncthreads();
+      load(n + a.stages - 1);
+      stores.store(a, shared, image, begins[n]);
+      image += a.image_bytes;
+      if (image == images_end) image = a.images_at;
+    }
+    __syncthreads();
   }
 }
 
@@ -323,71 +411,55 @@ std::int64_t column_place(const BoxCopy& copy, std::int64_t index) {
   return place;
 }
 
-Lanes lanes_of(std::int64_t rows, std::int64_t vectors, int element_bytes) {
-  if (vectors == 0) return {1, 1, 0, FastDivisor(1)};
-  const auto power = [](std::int64_t n) { return std::bit_ceil(static_cast<std::uint32_t>(n)); };
-  const std::uint32_t side_by_side =
-      std::min(kWarp / std::min(power(rows), 4u), power(std::min<std::int64_t>(vectors, kWarp)));
-  const std::uint32_t rows_at_once = kWarp / side_by_side;
-  const auto room = static_cast<std::uint32_t>(std::max<std::int64_t>(rows / rows_at_once, 1));
-  const std::uint32_t spacing =
-      std::min(std::bit_floor(room), static_cast<std::uint32_t>(std::max(1, 4 / element_bytes)));
-  const auto vector_groups = ceil_div<std::int64_t>(vectors, side_by_side);
-  const auto row_groups = ceil_div<std::int64_t>(rows, rows_at_once * spacing) * spacing;
-  return {side_by_side, spacing, static_cast<std::uint32_t>(vector_groups * row_groups),
-          FastDivisor(vector_groups)};
-}
-
 }  // namespace
 
 void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
             cudaStream_t stream) {
   const int bytes = plan.layout.element_bytes;
-  const auto product = [](const std::vector<BoxCopy::Part>& parts) {
-    std::int64_t n = 1;
-    for (const BoxCopy::Part& part : parts) n *= part.tile;
-    return n;
-  };
-  const std::int64_t spans = product(copy.src_rows);
-  const std::int64_t rows = product(copy.dst_rows);
-  const std::int64_t span_chunks = ceil_div(copy.span_bytes + kVectorBytes - 1, kVectorBytes);
-  const std::int64_t step = column_place(copy, kVectorBytes / bytes);
   BoxArguments a{};
   a.dst = static_cast<char*>(params.dst);
   a.src = static_cast<const char*>(params.src);
-  a.src_end = source_bytes(plan.layout, params.src).end;
   a.boxes = static_cast<std::uint32_t>(copy.boxes());
+  a.images_at = static_cast<std::uint32_t>(copy.images_at(bytes));
   a.image_bytes = static_cast<std::uint32_t>(copy.image_bytes);
-  a.swizzle = Swizzle(static_cast<std::uint32_t>(step));
-  a.spans = static_cast<std::uint32_t>(spans);
+  a.stages = static_cast<int>(copy.stages);
+  a.swizzle = Swizzle(static_cast<std::uint32_t>(column_place(copy, kVectorBytes / bytes)));
   a.span_bytes = static_cast<std::uint32_t>(copy.span_bytes);
-  a.chunks = static_cast<std::uint32_t>(spans * span_chunks);
-  a.span_chunks = FastDivisor(span_chunks);
+  a.chunks = static_cast<std::uint32_t>(copy.chunks());
+  a.span_chunks = FastDivisor(copy.chunks() / copy.spans());
   a.src_rows = BoxOrder(copy.src_rows, &CopyDimension::src_stride, bytes);
-  a.rows = static_cast<std::uint32_t>(rows);
-  a.columns = static_cast<std::uint32_t>(copy.dst_run);
+  a.stores = static_cast<std::uint32_t>(copy.stores());
+  a.rows = static_cast<std::uint32_t>(copy.rows());
+  a.columns = static_cast<int>(copy.dst_run);
+  a.row_vectors = FastDivisor(copy.row_vectors);
+  a.rows_at_once = FastDivisor(copy.rows_at_once);
+  a.row_spacing = FastDivisor(copy.row_spacing);
   a.dst_rows = BoxOrder(copy.dst_rows, &CopyDimension::dst_stride, bytes);
   a.column_places = BoxOrder(copy.columns, &CopyDimension::dst_stride, bytes);
   a.period = FastDivisor(copy.period);
   a.period_place = static_cast<std::uint32_t>(copy.period_place);
-  a.table_stride = static_cast<std::uint32_t>(copy.table_stride());
+  a.table_stride = static_cast<std::uint32_t>(copy.table_stride(bytes));
   a.copies = static_cast<std::uint32_t>(copy.copies);
-  a.lanes = lanes_of(rows, copy.dst_run * bytes / kVectorBytes, bytes);
-  a.ends = !copy.aligned_stores;
+  a.cut_columns = copy.overlap_cut;
   for (const BoxCopy::Part& part : copy.cut) {
     const CopyDimension& d = part.dimension;
-    a.cut[a.cuts++] = {
-        FastDivisor(ceil_div(d.size, part.tile)), static_cast<std::uint32_t>(part.tile),
-        static_cast<std::uint32_t>(d.size - part.tile), d.dst_stride * bytes, d.src_stride * bytes};
+    a.cut[a.cuts++] = {FastDivisor(part.boxes()), static_cast<std::uint32_t>(part.step),
+                       static_cast<std::uint32_t>(d.size - part.tile), d.dst_stride * bytes,
+                       d.src_stride * bytes};
   }
   a.batch = StridedViews<kMostBatchDimensions>(copy.batch, bytes);
 
-  const std::int64_t shared_bytes =
-      2 * copy.image_bytes + (spans + rows + (spans + rows) % 2) * std::int64_t{sizeof(BoxRow)} +
-      copy.table_bytes();
+  const std::int64_t shared_bytes = copy.images_at(bytes) + copy.stages * copy.image_bytes;
   const unsigned grid = grid_blocks(plan.blocks, "copy_box");
   by_element_width(bytes, [&](auto element) {
-    copy_box_kernel<decltype(element)><<<grid, kBoxThreads, shared_bytes, stream>>>(a);
+    using Element = decltype(element);
+    if (copy.vectors) {
+      if constexpr (sizeof(Element) < kVectorBytes) {
+        copy_box_kernel<Element, VectorStores><<<grid, kBoxThreads, shared_bytes, stream>>>(a);
+      }
+    } else {
+      copy_box_kernel<Element, ElementStores><<<grid, kBoxThreads, shared_bytes, stream>>>(a);
+    }
   });
 }
 

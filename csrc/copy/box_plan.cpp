@@ -10,10 +10,17 @@
 namespace memops {
 namespace {
 
-constexpr std::int64_t kSector = 32;
-constexpr std::int64_t kPeriod = 128;  // columns, where the innermost dimension allows
-constexpr std::int64_t kRowBytes = 8;  // of a table
+constexpr std::int64_t kPeriod = 128;   // columns, where the innermost dimension allows
+constexpr std::int64_t kShortRun = 96;  // bytes: element by element is sooner then
 constexpr std::int64_t kMostSpan = std::int64_t{1} << 30;  // bytes, of a box in either view
+constexpr std::int64_t kLeastImage = 4 << 10;
+constexpr std::int64_t kBoxesOfBlock = 4;  // at least, where that leaves the images long enough
+
+std::int64_t product(const std::vector<BoxCopy::Part>& parts) {
+  std::int64_t n = 1;
+  for (const BoxCopy::Part& part : parts) n *= part.tile;
+  return n;
+}
 
 /// Copies of the table that are needed for vectors that begin at any column: the places of a vector
 /// are read 16 bytes at a time.
@@ -22,10 +29,46 @@ constexpr std::int64_t most_copies(std::int64_t element_bytes) {
                                 kVectorBytes / static_cast<std::int64_t>(sizeof(std::uint16_t)));
 }
 
+constexpr std::int64_t chunks_of(std::int64_t span) {
+  return ceil_div(span + kVectorBytes - 1, kVectorBytes);
+}
+
+/// The 16-byte vectors in the sectors that a run of `bytes` can touch.
+constexpr std::int64_t vectors_of(std::int64_t bytes, std::int64_t element_bytes, bool whole) {
+  const std::int64_t past = whole ? 0 : kSectorBytes - element_bytes;
+  return ceil_div(bytes + past, kSectorBytes) * (kSectorBytes / kVectorBytes);
+}
+
+/// Which rows of the destination neighbouring threads write at once. Few rows beyond the last.
+struct RowsAtOnce {
+  std::int64_t count = 1;
+  std::int64_t spacing = 1;
+  std::int64_t padded;
+
+  RowsAtOnce(std::int64_t rows, std::int64_t element_bytes) : padded(rows) {
+    for (const std::int64_t at_once : {4, 2}) {
+      for (std::int64_t apart = std::max<std::int64_t>(4 / element_bytes, 1); apart > 0;
+           apart /= 2) {
+        const std::int64_t whole = ceil_div(rows, at_once * apart) * at_once * apart;
+        if (8 * whole <= 9 * rows) {
+          count = at_once;
+          spacing = apart;
+          padded = whole;
+          return;
+        }
+      }
+    }
+  }
+};
+
 /// How far a box reaches in every dimension of a layout, and what follows from it.
 class Tiles {
  public:
-  explicit Tiles(const CopyLayout& layout) : layout_(layout), tiles_(layout.dimensions.size(), 1) {
+  Tiles(const CopyLayout& layout, bool vectors, std::int64_t image_bytes)
+      : layout_(layout),
+        vectors_(vectors),
+        image_bytes_(image_bytes),
+        tiles_(layout.dimensions.size(), 1) {
     for (const View view : {View::kDst, View::kSrc}) {
       std::vector<int>& order = orders_[static_cast<int>(view)];
       order.resize(tiles_.size());
@@ -70,7 +113,7 @@ class Tiles {
     for (const int i : order(View::kSrc)) {
       const std::int64_t step = stride(View::kSrc, i) * layout_.element_bytes;
       if (tiles_[i] == 1 || step == 0) continue;
-      if (made.rows.empty() && step - made.span < kSector) {
+      if (made.rows.empty() && step - made.span < kSectorBytes) {
         made.places[i] = step;
         made.span += (tiles_[i] - 1) * step;
         continue;
@@ -114,12 +157,19 @@ class Tiles {
 
   bool fits() const {
     const Image made = image();
+    if (made.bytes > image_bytes_ || made.spans * chunks_of(made.span) > kBoxLoads * kBoxThreads) {
+      return false;
+    }
+    if (!vectors_) return elements() <= kBoxElements * kBoxThreads;
     const Columns run = columns();
     BoxCopy table{};
     table.period = period(run);
     table.copies = most_copies(layout_.element_bytes);
-    return made.bytes <= kBoxImageBytes &&
-           table.table_bytes() + (made.spans + elements() / run.run) * kRowBytes <= kBoxTableBytes;
+    const std::int64_t width = layout_.element_bytes;
+    return table.images_at(layout_.element_bytes) <= kBoxBeginBytes + kBoxTableBytes &&
+           RowsAtOnce(elements() / run.run, width).padded *
+                   vectors_of(run.run * width, width, false) <=
+               kBoxVectors * kBoxThreads;
   }
 
   /// The bytes that a view holds one after the other.
@@ -144,82 +194,147 @@ class Tiles {
     return false;
   }
 
+  /// Makes the box as long in both views as fits.
+  void grow() {
+    bool open[] = {true, true};
+    while (open[0] || open[1]) {
+      const bool src = !open[0] || (open[1] && reach(View::kSrc) < reach(View::kDst));
+      open[src ? 1 : 0] = grow(src ? View::kSrc : View::kDst);
+    }
+    even_out();
+  }
+
+  /// True where every run of the destination is whole sectors.
+  bool whole_sectors(std::uint64_t dst_address) const {
+    const std::int64_t sector = std::max<std::int64_t>(kSectorBytes / layout_.element_bytes, 1);
+    const Columns run = columns();
+    bool whole = dst_address % kSectorBytes == 0 && run.run % sector == 0;
+    for (std::size_t i = 0; i < tiles_.size(); ++i) {
+      const CopyDimension& d = layout_.dimensions[i];
+      const bool column =
+          std::ranges::find(run.dimensions, static_cast<int>(i)) != run.dimensions.end();
+      if (!column) whole &= d.dst_stride % sector == 0;
+      if (tiles_[i] > 1 && tiles_[i] < d.size) {
+        whole &= tiles_[i] * d.dst_stride % sector == 0 &&
+                 (d.size - tiles_[i]) * d.dst_stride % sector == 0;
+      }
+    }
+    return whole;
+  }
+
+  /// Lets boxes overlap along the run of the destination by what a sector can hold, which each box
+  /// then leaves to its neighbour where it has it in part only. How much, of dimension `i`.
+  std::int64_t overlap(int i) {
+    const std::int64_t inner = layout_.dimensions[i].dst_stride;
+    const std::int64_t size = layout_.dimensions[i].size;
+    const std::int64_t more = ceil_div(kSectorBytes / layout_.element_bytes - 1, inner);
+    if (tiles_[i] == size || tiles_[i] < 4 * more) return 0;
+    const std::int64_t before = tiles_[i];
+    tiles_[i] = ceil_div(size - more, ceil_div(size - more, before - more)) + more;
+    if (!fits()) tiles_[i] = before;
+    return more;
+  }
+
+ private:
   /// Boxes of equal size where these fit too: shorter tiles can break a run, and many short runs
   /// take more room. In any case the last box of a dimension moves back to end with it.
   void even_out() {
     const std::vector<std::int64_t> grown = tiles_;
+    const std::int64_t sector = std::max<std::int64_t>(kSectorBytes / layout_.element_bytes, 1);
     for (std::size_t i = 0; i < tiles_.size(); ++i) {
       const std::int64_t size = layout_.dimensions[i].size;
+      if (tiles_[i] == size) continue;
       const std::int64_t even = ceil_div(size, ceil_div(size, tiles_[i]));
-      // Whole sectors where there is room for them: the next box begins on a boundary then.
-      const std::int64_t whole = ceil_div(even, kSector) * kSector;
-      tiles_[i] = whole <= grown[i] ? whole : even;
+      // Whole sectors where possible: the next box begins on a boundary then.
+      const std::int64_t whole = ceil_div(even, sector) * sector;
+      const std::int64_t less = grown[i] / sector * sector;
+      tiles_[i] = whole <= grown[i] ? whole : less > 0 ? less : even;
     }
     if (!fits()) tiles_ = grown;
   }
 
- private:
   const CopyLayout& layout_;
+  bool vectors_;
+  std::int64_t image_bytes_;
   std::vector<std::int64_t> tiles_;
   std::array<std::vector<int>, 2> orders_;
 };
 
 }  // namespace
 
-std::optional<BoxCopy> box_copy(const CopyLayout& layout, std::uint64_t dst_address) {
+std::optional<BoxCopy> box_copy(const CopyLayout& layout, std::uint64_t dst_address,
+                                const DeviceFacts& device) {
   using View = Tiles::View;
-  Tiles tiles(layout);
-  bool open[] = {true, true};
-  while (open[0] || open[1]) {
-    const bool src = !open[0] || (open[1] && tiles.reach(View::kSrc) < tiles.reach(View::kDst));
-    open[src ? 1 : 0] = tiles.grow(src ? View::kSrc : View::kDst);
-  }
-  tiles.even_out();
-
   const std::int64_t bytes = layout.element_bytes;
-  const Tiles::Image image = tiles.image();
-  const Tiles::Columns columns = tiles.columns();
+  const std::int64_t image_bytes = std::clamp<std::int64_t>(
+      layout.elements() * bytes / (kBoxesOfBlock * kBoxBlocks * device.multiprocessors),
+      kLeastImage, kBoxImageBytes);
   BoxCopy copy{};
+  const auto grown = [&](bool vectors) {
+    Tiles made(layout, vectors, image_bytes);
+    made.grow();
+    return made;
+  };
+  Tiles long_runs = grown(bytes < kVectorBytes);
+  copy.vectors = bytes < kVectorBytes && (long_runs.columns().run * bytes >= kShortRun ||
+                                          long_runs.whole_sectors(dst_address));
+  Tiles tiles = copy.vectors ? std::move(long_runs) : grown(false);
+  copy.overlap_cut = -1;
+  copy.whole_sectors = tiles.whole_sectors(dst_address);
+  Tiles::Columns columns = copy.vectors ? tiles.columns() : Tiles::Columns{};
+  const int outermost = columns.dimensions.empty() ? -1 : columns.dimensions.back();
+  const std::int64_t overlap = outermost < 0 || copy.whole_sectors ? 0 : tiles.overlap(outermost);
+  if (outermost >= 0) columns = tiles.columns();
+
+  const Tiles::Image image = tiles.image();
   copy.elements = tiles.elements();
   copy.span_bytes = image.span;
   copy.image_bytes = image.bytes;
   copy.dst_run = columns.run;
   copy.period = tiles.period(columns);
   const auto part = [&](int i) {
-    return BoxCopy::Part{i, layout.dimensions[i], tiles.tile(i), image.places[i]};
+    const std::int64_t tile = tiles.tile(i);
+    const std::int64_t step = i == outermost ? tile - overlap : tile;
+    return BoxCopy::Part{i, layout.dimensions[i], tile, step, image.places[i]};
   };
   for (const int i : image.rows) copy.src_rows.push_back(part(i));
   for (const int i : columns.dimensions) copy.columns.push_back(part(i));
-  copy.aligned_stores = dst_address % kVectorBytes == 0 && copy.dst_run * bytes % kVectorBytes == 0;
   std::int64_t dst_span = 0;
   std::int64_t src_span = 0;
   for (const int i : tiles.order(View::kDst)) {
     const CopyDimension& d = layout.dimensions[i];
     const std::int64_t tile = tiles.tile(i);
-    const bool column = std::ranges::find(columns.dimensions, i) != columns.dimensions.end();
-    if (!column) copy.aligned_stores &= d.dst_stride * bytes % kVectorBytes == 0;
     if (tile == 1) {
       copy.batch.push_back(d);
       continue;
     }
+    const bool column = std::ranges::find(columns.dimensions, i) != columns.dimensions.end();
     if (!column) copy.dst_rows.push_back(part(i));
     if (tile < d.size) {
+      if (i == outermost && overlap > 0) copy.overlap_cut = static_cast<int>(copy.cut.size());
       copy.cut.push_back(part(i));
-      copy.aligned_stores &= tile * d.dst_stride * bytes % kVectorBytes == 0 &&
-                             (d.size - tile) * d.dst_stride * bytes % kVectorBytes == 0;
     }
     dst_span += (tile - 1) * d.dst_stride * bytes;
     src_span += (tile - 1) * d.src_stride * bytes;
   }
-  // Neighbouring runs of the destination read neighbouring elements of a span.
-  std::ranges::stable_sort(copy.dst_rows, {}, &BoxCopy::Part::place);
   std::ranges::reverse(copy.batch);  // outermost first
-  if (!copy.columns.empty()) {
-    const BoxCopy::Part& outer = copy.columns.back();
-    copy.period_place = copy.period / (copy.dst_run / outer.tile) * outer.place;
+  if (copy.vectors) {
+    // Neighbouring runs of the destination read neighbouring elements of a span.
+    std::ranges::stable_sort(copy.dst_rows, {}, &BoxCopy::Part::place);
+    copy.row_vectors = vectors_of(copy.dst_run * bytes, bytes, copy.whole_sectors);
+    const RowsAtOnce at_once(copy.rows(), bytes);
+    copy.rows_at_once = at_once.count;
+    copy.row_spacing = at_once.spacing;
+    if (copy.period < copy.dst_run) {
+      const BoxCopy::Part& outer = copy.columns.back();
+      copy.period_place = copy.period / (copy.dst_run / outer.tile) * outer.place;
+    }
+    const std::int64_t vector = kVectorBytes / bytes;
+    copy.copies = copy.whole_sectors && copy.period % vector == 0 ? 1 : most_copies(bytes);
   }
-  const std::int64_t vector = kVectorBytes / bytes;
-  copy.copies = copy.aligned_stores && copy.period % vector == 0 ? 1 : most_copies(bytes);
+  copy.stages = std::clamp<std::int64_t>(
+      (kBoxSharedBytes - copy.images_at(layout.element_bytes)) / copy.image_bytes, 2,
+      kMostBoxStages);
   if (static_cast<int>(copy.batch.size()) > kMostBatchDimensions ||
       static_cast<int>(copy.dst_rows.size() + copy.columns.size()) > kMostBoxDimensions ||
       std::max(dst_span, src_span) > kMostSpan) {
@@ -228,18 +343,36 @@ std::optional<BoxCopy> box_copy(const CopyLayout& layout, std::uint64_t dst_addr
   return copy;
 }
 
+std::int64_t BoxCopy::Part::boxes() const { return 1 + ceil_div(dimension.size - tile, step); }
+
 std::int64_t BoxCopy::boxes() const {
   std::int64_t n = memops::elements(batch);
-  for (const Part& part : cut) n *= ceil_div(part.dimension.size, part.tile);
+  for (const Part& part : cut) n *= part.boxes();
   return n;
 }
 
-std::int64_t BoxCopy::table_stride() const {
-  return ceil_div<std::int64_t>(period + 2 * kVectorBytes, 8) * 8;
+std::int64_t BoxCopy::spans() const { return product(src_rows); }
+
+std::int64_t BoxCopy::chunks() const { return spans() * chunks_of(span_bytes); }
+
+std::int64_t BoxCopy::rows() const { return product(dst_rows); }
+
+std::int64_t BoxCopy::stores() const {
+  if (!vectors) return elements;
+  const std::int64_t whole = rows_at_once * row_spacing;
+  return ceil_div(rows(), whole) * whole * row_vectors;
 }
 
-std::int64_t BoxCopy::table_bytes() const {
-  return table_stride() * copies * static_cast<std::int64_t>(sizeof(std::uint16_t));
+std::int64_t BoxCopy::table_stride(int element_bytes) const {
+  return ceil_div(period + (kSectorBytes + kVectorBytes) / element_bytes + copies,
+                  std::int64_t{8}) *
+         8;
+}
+
+std::int64_t BoxCopy::images_at(int element_bytes) const {
+  const std::int64_t table =
+      copies * table_stride(element_bytes) * static_cast<std::int64_t>(sizeof(std::uint16_t));
+  return ceil_div<std::int64_t>(kBoxBeginBytes + table, 128) * 128;
 }
 
 std::int64_t blocks_of(const BoxCopy& copy, const DeviceFacts& device) {
@@ -259,9 +392,11 @@ void add_facts(const BoxCopy& copy, PlanReport& report) {
   report.facts.emplace_back("src_spans", tiles_of(copy.src_rows));
   report.facts.emplace_back("dst_run", copy.dst_run);
   report.facts.emplace_back("dst_runs", tiles_of(copy.dst_rows));
-  report.facts.emplace_back("aligned_stores", std::int64_t{copy.aligned_stores});
+  report.facts.emplace_back("vector_stores", std::int64_t{copy.vectors});
+  report.facts.emplace_back("whole_sectors", std::int64_t{copy.whole_sectors});
+  report.facts.emplace_back("overlapped", std::int64_t{copy.overlap_cut >= 0});
   report.facts.emplace_back("image_bytes", copy.image_bytes);
-  report.facts.emplace_back("table_bytes", copy.table_bytes());
+  report.facts.emplace_back("stages", copy.stages);
 }
 
 }  // namespace memops

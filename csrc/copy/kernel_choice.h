@@ -29,7 +29,8 @@ std::optional<TileCopy> tile_copy(const CopyLayout& layout, std::uint64_t dst_ad
                                   std::uint64_t src_address, bool any_alignment = false);
 
 /// Boxes of any layout of not too many dimensions.
-std::optional<BoxCopy> box_copy(const CopyLayout& layout, std::uint64_t dst_address);
+std::optional<BoxCopy> box_copy(const CopyLayout& layout, std::uint64_t dst_address,
+                                const DeviceFacts& device);
 
 /// The plan of a problem whose dtypes differ.
 CopyPlan plan_cast(const CopyProblem& problem);

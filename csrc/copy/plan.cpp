@@ -107,7 +107,7 @@ CopyPlan plan_copy(CopyProblem problem, const DeviceFacts& device) {
     return {*tile, layout, blocks_of(*tile),
             "the views are contiguous along different dimensions: tiles keep both sides coalesced"};
   }
-  if (const auto box = box_copy(layout, problem.dst_address);
+  if (const auto box = box_copy(layout, problem.dst_address, device);
       box && worth_a_box(layout, device)) {
     return {*box, layout, blocks_of(*box, device),
             "runs are short, share dimensions or lie between 16-byte boundaries"};

@@ -39,9 +39,17 @@ constexpr int kMostRunDimensions = 3;  // of a tile
 
 constexpr int kMostBoxDimensions = 6;
 constexpr int kBoxThreads = 256;
-constexpr int kBoxBlocks = 4;               // of a multiprocessor
-constexpr int kBoxImageBytes = 19 << 10;    // two of them, and the tables, are 48 KB
-constexpr int kBoxTableBytes = 10 << 10;
+constexpr int kBoxBlocks = 4;      // of a multiprocessor
+constexpr int kBoxLoads = 5;       // 16 bytes each, of a thread and box
+constexpr int kBoxVectors = 6;     // stores of a thread and box, where rows are long,
+constexpr int kBoxElements = 12;   // and where they are short
+constexpr int kMostBoxStages = 5;  // boxes in shared memory at once
+constexpr int kBoxSharedBytes = 48 << 10;
+constexpr int kBoxImageBytes = 19 << 10;
+constexpr int kBoxTableBytes = 8 << 10;
+constexpr std::uint32_t kBoxBegins = 64;
+constexpr int kBoxBeginBytes = 1536;       // where the next boxes begin
+constexpr std::int64_t kSectorBytes = 32;  // what DRAM reads before a part of it is written
 
 constexpr int kCastLoadBytes = 32;  // of a thread, at most
 constexpr int kCastStoreBytes = 16;
@@ -118,25 +126,39 @@ struct BoxCopy {
     int index;  // of the layout's dimensions
     CopyDimension dimension;
     std::int64_t tile;   // elements of this dimension in one box
-    std::int64_t place;  // bytes from one to the next in shared memory
+    std::int64_t step;   // from one box to the next; less than a tile where boxes overlap
+    std::int64_t place;  // bytes from one element to the next in shared memory
+
+    MEMOPS_API std::int64_t boxes() const;
   };
   std::vector<Part> src_rows;        // the dimensions that count a box's spans of the source
   std::vector<Part> dst_rows;        // those that count its runs of the destination
   std::vector<Part> columns;         // those along a run of the destination, innermost first
   std::vector<Part> cut;             // those of which a box holds a part only
   std::vector<CopyDimension> batch;  // the dimensions of which a box has one index, outermost first
-  std::int64_t elements;             // of a box
-  std::int64_t span_bytes;           // of the source, one row
-  std::int64_t dst_run;              // elements
+  int overlap_cut;          // the cut along which boxes overlap, so that each sector of the
+                            // destination is written whole by one of them; or -1
+  std::int64_t elements;    // of a box
+  std::int64_t span_bytes;  // of the source, one row
+  std::int64_t dst_run;     // elements
   std::int64_t image_bytes;
-  std::int64_t period;        // columns whose places the table holds; later ones repeat them,
-  std::int64_t period_place;  // so many bytes on
-  std::int64_t copies;        // of the table, each begins a column later
-  bool aligned_stores;        // every run of the destination is whole vectors on their boundaries
+  std::int64_t stages;  // images that are loaded or stored at once
+  bool vectors;         // whole vectors are stored, else elements
+  bool whole_sectors;   // every run of the destination is whole sectors on their boundaries
+  std::int64_t row_vectors = 1;   // that a run of the destination can touch
+  std::int64_t rows_at_once = 1;  // rows of which neighbouring threads write the same vectors,
+  std::int64_t row_spacing = 1;   // so many apart that their elements lie in different words
+  std::int64_t period;            // columns whose places the table holds; later ones repeat them,
+  std::int64_t period_place;      // so many bytes on
+  std::int64_t copies;            // of the table, each begins a column later
 
   MEMOPS_API std::int64_t boxes() const;
-  MEMOPS_API std::int64_t table_bytes() const;
-  MEMOPS_API std::int64_t table_stride() const;  // places of one copy of the table
+  MEMOPS_API std::int64_t spans() const;
+  MEMOPS_API std::int64_t chunks() const;  // of 16 bytes that a box's spans can touch
+  MEMOPS_API std::int64_t rows() const;    // of the destination
+  MEMOPS_API std::int64_t stores() const;  // that a box can need
+  MEMOPS_API std::int64_t table_stride(int element_bytes) const;  // places of one copy of the table
+  MEMOPS_API std::int64_t images_at(int element_bytes) const;  // bytes of shared memory before them
 };
 
 /// Element by element in the destination's order, any strides.
