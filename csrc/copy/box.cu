@@ -60,20 +60,15 @@ struct BoxCut {
   std::int64_t src_stride;
 };
 
-/// Exchanges 16-byte places within 128 bytes, so that neighbouring vectors of the destination,
-/// whose elements may lie a power of two apart, are gathered from different banks.
+/// Exchanges the 16-byte parts of 128 bytes, so that elements which a warp reads at once lie in
+/// different banks. For two 16-bit places at once.
 struct Swizzle {
-  std::uint32_t shift = 0;
-  std::uint32_t mask = 0;  // for two 16-bit places at once
+  std::uint32_t shift;
+  std::uint32_t mask;
 
   Swizzle() = default;
-  /// `step`: bytes from a vector's elements to the next vector's.
-  explicit Swizzle(std::uint32_t step) {
-    const int power = std::countr_zero(step);
-    if (power <= 4 || power > 13) return;
-    shift = power - 4;
-    mask = 0x0070'0070;
-  }
+  explicit Swizzle(int by)
+      : shift(static_cast<std::uint32_t>(by)), mask(by == 0 ? 0 : kSwizzleMask * 0x1'0001u) {}
 
   __device__ std::uint32_t operator()(std::uint32_t place) const {
     return place ^ (place >> shift & mask);
@@ -88,6 +83,7 @@ struct BoxArguments {
   std::uint32_t image_bytes;
   int stages;
   Swizzle swizzle;
+  std::uint32_t last_places;  // of an element in shared memory, twice
 
   std::uint32_t span_bytes;
   std::uint32_t chunks;     // of 16 bytes, of all spans, wherever they begin
@@ -102,8 +98,9 @@ struct BoxArguments {
   FastDivisor row_spacing;
   BoxOrder dst_rows;
   BoxOrder column_places;
-  FastDivisor period;
+  FastDivisor period;  // of rows that have several
   std::uint32_t period_place;
+  int table_columns;
   std::uint32_t table_stride;
   std::uint32_t copies;
 
@@ -192,17 +189,16 @@ class BoxLoads {
 };
 
 /// 16 bytes of the destination, from the places of their elements: `base` further on than the
-/// `table` says.
+/// `table` says. Elements that no row has come from the end of shared memory.
 template <class Element>
 __device__ uint4 gather(const BoxArguments& a, const unsigned char* shared,
                         const std::uint16_t* table, int base) {
   constexpr int kPairs = kVectorBytes / sizeof(Element) / 2;
-  constexpr int kAtOnce = kPairs < 4 ? kPairs : 4;
+  constexpr int kAtOnce = kPairs < 2 ? kPairs : 2;
   struct alignas(4 * kAtOnce) Pairs {
     std::uint32_t pair[kAtOnce];
   };
-  // Both places of a pair in one addition; `base` may be negative, their sums are not.
-  const std::uint32_t bases = static_cast<std::uint32_t>(base) * 0x1'0001u;
+  const std::uint32_t bases = (static_cast<std::uint32_t>(base) & 0xffff) * 0x1'0001u;
   alignas(kVectorBytes) std::conditional_t<(sizeof(Element) < 4), std::uint32_t, Element>
       out[sizeof(Element) < 4 ? 4 : 2 * kPairs];
 #pragma unroll
@@ -211,7 +207,7 @@ __device__ uint4 gather(const BoxArguments& a, const unsigned char* shared,
     std::uint32_t words[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      const std::uint32_t at = a.swizzle(pairs.pair[i] + bases);
+      const std::uint32_t at = a.swizzle(__viaddmin_u16x2(pairs.pair[i], bases, a.last_places));
       const Element first = *reinterpret_cast<const Element*>(shared + (at & 0xffff));
       const Element second = *reinterpret_cast<const Element*>(shared + (at >> 16));
       if constexpr (sizeof(Element) < 4) {
@@ -226,7 +222,6 @@ __device__ uint4 gather(const BoxArguments& a, const unsigned char* shared,
       for (int i = 0; i < kAtOnce; ++i) out[p + i] = words[i];
     } else if constexpr (sizeof(Element) == 1) {
       out[p / 2] = __byte_perm(words[0], words[1], 0x5410);
-      out[p / 2 + 1] = __byte_perm(words[2], words[3], 0x5410);
     }
   }
   return *reinterpret_cast<const uint4*>(out);
@@ -278,14 +273,22 @@ class VectorStores {
       const std::uint16_t* const table = places_ + copy * a.table_stride + (index - copy);
       const int base = static_cast<int>(image) + (cell.place >> 16);
       const int sector = (cell.column & ~(kSector - 1)) - before;
-      if (sector >= 0 && sector + kSector <= a.columns) {
-        *reinterpret_cast<uint4*>(to) = gather<Element>(a, shared, table, base);
-      } else if (sector < 0 ? begin.first : begin.last) {
-        const int column = cell.column - before;
-#pragma unroll 1
-        for (int e = max(0, -column); e < min(kVector, a.columns - column); ++e) {
-          const std::uint32_t from = a.swizzle(base + table[e]);
-          reinterpret_cast<Element*>(to)[e] = *reinterpret_cast<const Element*>(shared + from);
+      const bool whole = sector >= 0 && sector + kSector <= a.columns;
+      const int column = cell.column - before;
+      if (!whole &&
+          (!(sector < 0 ? begin.first : begin.last) || column <= -kVector || column >= a.columns)) {
+        continue;
+      }
+      const uint4 vector = gather<Element>(a, shared, table, base);
+      if (whole) {
+        *reinterpret_cast<uint4*>(to) = vector;
+      } else {
+        const auto* const elements = reinterpret_cast<const Element*>(&vector);
+#pragma unroll
+        for (int e = 0; e < kVector; ++e) {
+          if (column + e >= 0 && column + e < a.columns) {
+            reinterpret_cast<Element*>(to)[e] = elements[e];
+          }
         }
       }
     }
@@ -305,9 +308,9 @@ class VectorStores {
   /// several. Copy k begins with column k, so that a vector's places begin on a boundary.
   __device__ void make_table(const BoxArguments& a) {
     for (std::uint32_t i = threadIdx.x; i < a.table_stride; i += kBoxThreads) {
-      const bool ahead = i < kSector;
-      const std::uint32_t column = ahead ? i + a.period.divisor - kSector : i - kSector;
-      const BoxRow at = locate(a.column_places, ahead ? max(0, static_cast<int>(column)) : column);
+      const int column = static_cast<int>(i) - kSector;
+      const bool ahead = column < 0;
+      const BoxRow at = locate(a.column_places, max(ahead ? column + a.table_columns : column, 0));
       const auto place = static_cast<std::uint16_t>(at.place + (ahead ? 0 : a.period_place));
       for (std::uint32_t k = 0; k < min(a.copies, i + 1); ++k) {
         places_[k * a.table_stride + i - k] = place;
@@ -400,16 +403,7 @@ __global__ void __launch_bounds__(kBoxThreads, kBoxBlocks)
   }
 }
 
-/// Where column `index` lies; the outermost dimension goes on.
-std::int64_t column_place(const BoxCopy& copy, std::int64_t index) {
-  std::int64_t place = 0;
-  for (const BoxCopy::Part& part : copy.columns) {
-    const bool outermost = part.index == copy.columns.back().index;
-    place += (outermost ? index : index % part.tile) * part.place;
-    index /= part.tile;
-  }
-  return place;
-}
+constexpr std::int64_t kMostColumns = std::int64_t{1} << 24;
 
 }  // namespace
 
@@ -423,7 +417,7 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   a.images_at = static_cast<std::uint32_t>(copy.images_at(bytes));
   a.image_bytes = static_cast<std::uint32_t>(copy.image_bytes);
   a.stages = static_cast<int>(copy.stages);
-  a.swizzle = Swizzle(static_cast<std::uint32_t>(column_place(copy, kVectorBytes / bytes)));
+  a.swizzle = Swizzle(copy.lanes.swizzle);
   a.span_bytes = static_cast<std::uint32_t>(copy.span_bytes);
   a.chunks = static_cast<std::uint32_t>(copy.chunks());
   a.span_chunks = FastDivisor(copy.chunks() / copy.spans());
@@ -432,11 +426,12 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   a.rows = static_cast<std::uint32_t>(copy.rows());
   a.columns = static_cast<int>(copy.dst_run);
   a.row_vectors = FastDivisor(copy.row_vectors);
-  a.rows_at_once = FastDivisor(copy.rows_at_once);
-  a.row_spacing = FastDivisor(copy.row_spacing);
+  a.rows_at_once = FastDivisor(copy.lanes.rows_at_once);
+  a.row_spacing = FastDivisor(copy.lanes.row_spacing);
   a.dst_rows = BoxOrder(copy.dst_rows, &CopyDimension::dst_stride, bytes);
   a.column_places = BoxOrder(copy.columns, &CopyDimension::dst_stride, bytes);
-  a.period = FastDivisor(copy.period);
+  a.period = FastDivisor(copy.period < copy.dst_run ? copy.period : kMostColumns);
+  a.table_columns = static_cast<int>(copy.period);
   a.period_place = static_cast<std::uint32_t>(copy.period_place);
   a.table_stride = static_cast<std::uint32_t>(copy.table_stride(bytes));
   a.copies = static_cast<std::uint32_t>(copy.copies);
@@ -450,6 +445,7 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   a.batch = StridedViews<kMostBatchDimensions>(copy.batch, bytes);
 
   const std::int64_t shared_bytes = copy.images_at(bytes) + copy.stages * copy.image_bytes;
+  a.last_places = static_cast<std::uint32_t>(shared_bytes - bytes) * 0x1'0001u;
   const unsigned grid = grid_blocks(plan.blocks, "copy_box");
   by_element_width(bytes, [&](auto element) {
     using Element = decltype(element);

@@ -5,15 +5,17 @@
 #include <numeric>
 
 #include "common/math.h"
+#include "copy/box_lanes.h"
 #include "copy/kernel_choice.h"
 
 namespace memops {
 namespace {
 
-constexpr std::int64_t kPeriod = 128;   // columns, where the innermost dimension allows
-constexpr std::int64_t kShortRun = 96;  // bytes: element by element is sooner then
+constexpr std::int64_t kPeriod = 128;         // columns, where the innermost dimension allows
+constexpr std::int64_t kLongestPeriod = 768;  // columns that a table has room for
+constexpr std::int64_t kShortRun = 96;        // bytes: element by element is sooner then
 constexpr std::int64_t kMostSpan = std::int64_t{1} << 30;  // bytes, of a box in either view
-constexpr std::int64_t kLeastImage = 4 << 10;
+constexpr std::int64_t kLeastImage = 8 << 10;
 constexpr std::int64_t kBoxesOfBlock = 4;  // at least, where that leaves the images long enough
 
 std::int64_t product(const std::vector<BoxCopy::Part>& parts) {
@@ -22,11 +24,16 @@ std::int64_t product(const std::vector<BoxCopy::Part>& parts) {
   return n;
 }
 
-/// Copies of the table that are needed for vectors that begin at any column: the places of a vector
-/// are read 16 bytes at a time.
+/// Copies of the table that are needed for vectors that begin at any column: the places of up to
+/// four elements are read at once.
 constexpr std::int64_t most_copies(std::int64_t element_bytes) {
-  return std::min<std::int64_t>(kVectorBytes / element_bytes,
-                                kVectorBytes / static_cast<std::int64_t>(sizeof(std::uint16_t)));
+  return std::min<std::int64_t>(kVectorBytes / element_bytes, 4);
+}
+
+std::vector<BoxPlaces> places_of(const std::vector<BoxCopy::Part>& parts) {
+  std::vector<BoxPlaces> places;
+  for (const BoxCopy::Part& part : parts) places.push_back({part.tile, part.place});
+  return places;
 }
 
 constexpr std::int64_t chunks_of(std::int64_t span) {
@@ -38,28 +45,6 @@ constexpr std::int64_t vectors_of(std::int64_t bytes, std::int64_t element_bytes
   const std::int64_t past = whole ? 0 : kSectorBytes - element_bytes;
   return ceil_div(bytes + past, kSectorBytes) * (kSectorBytes / kVectorBytes);
 }
-
-/// Which rows of the destination neighbouring threads write at once. Few rows beyond the last.
-struct RowsAtOnce {
-  std::int64_t count = 1;
-  std::int64_t spacing = 1;
-  std::int64_t padded;
-
-  RowsAtOnce(std::int64_t rows, std::int64_t element_bytes) : padded(rows) {
-    for (const std::int64_t at_once : {4, 2}) {
-      for (std::int64_t apart = std::max<std::int64_t>(4 / element_bytes, 1); apart > 0;
-           apart /= 2) {
-        const std::int64_t whole = ceil_div(rows, at_once * apart) * at_once * apart;
-        if (8 * whole <= 9 * rows) {
-          count = at_once;
-          spacing = apart;
-          padded = whole;
-          return;
-        }
-      }
-    }
-  }
-};
 
 /// How far a box reaches in every dimension of a layout, and what follows from it.
 class Tiles {
@@ -140,7 +125,7 @@ class Tiles {
     Columns made;
     for (const int i : order(View::kDst)) {
       if (tiles_[i] == 1) continue;
-      if (stride(View::kDst, i) != made.run) break;
+      if (stride(View::kDst, i) != made.run || made.run > kLongestPeriod) break;
       made.dimensions.push_back(i);
       made.run *= tiles_[i];
     }
@@ -166,8 +151,9 @@ class Tiles {
     table.period = period(run);
     table.copies = most_copies(layout_.element_bytes);
     const std::int64_t width = layout_.element_bytes;
+    // Whole groups of rows are at most an eighth more.
     return table.images_at(layout_.element_bytes) <= kBoxBeginBytes + kBoxTableBytes &&
-           RowsAtOnce(elements() / run.run, width).padded *
+           ceil_div<std::int64_t>(elements() / run.run * 9, 8) *
                    vectors_of(run.run * width, width, false) <=
                kBoxVectors * kBoxThreads;
   }
@@ -192,6 +178,12 @@ class Tiles {
       return false;
     }
     return false;
+  }
+
+  /// False where a run of the destination is as long as the layout has it.
+  bool cuts_columns() const {
+    const std::vector<int> run = columns().dimensions;
+    return !run.empty() && tiles_[run.back()] < layout_.dimensions[run.back()].size;
   }
 
   /// Makes the box as long in both views as fits.
@@ -276,8 +268,10 @@ std::optional<BoxCopy> box_copy(const CopyLayout& layout, std::uint64_t dst_addr
     return made;
   };
   Tiles long_runs = grown(bytes < kVectorBytes);
-  copy.vectors = bytes < kVectorBytes && (long_runs.columns().run * bytes >= kShortRun ||
-                                          long_runs.whole_sectors(dst_address));
+  const std::int64_t run_bytes = long_runs.columns().run * bytes;
+  copy.vectors =
+      bytes < kVectorBytes && (run_bytes >= kShortRun || long_runs.whole_sectors(dst_address) ||
+                               (run_bytes >= kShortRun / 2 && long_runs.cuts_columns()));
   Tiles tiles = copy.vectors ? std::move(long_runs) : grown(false);
   copy.overlap_cut = -1;
   copy.whole_sectors = tiles.whole_sectors(dst_address);
@@ -322,15 +316,16 @@ std::optional<BoxCopy> box_copy(const CopyLayout& layout, std::uint64_t dst_addr
     // Neighbouring runs of the destination read neighbouring elements of a span.
     std::ranges::stable_sort(copy.dst_rows, {}, &BoxCopy::Part::place);
     copy.row_vectors = vectors_of(copy.dst_run * bytes, bytes, copy.whole_sectors);
-    const RowsAtOnce at_once(copy.rows(), bytes);
-    copy.rows_at_once = at_once.count;
-    copy.row_spacing = at_once.spacing;
+    copy.lanes = vector_lanes(places_of(copy.dst_rows), places_of(copy.columns), copy.row_vectors,
+                              layout.element_bytes);
     if (copy.period < copy.dst_run) {
       const BoxCopy::Part& outer = copy.columns.back();
       copy.period_place = copy.period / (copy.dst_run / outer.tile) * outer.place;
     }
     const std::int64_t vector = kVectorBytes / bytes;
     copy.copies = copy.whole_sectors && copy.period % vector == 0 ? 1 : most_copies(bytes);
+  } else {
+    copy.lanes = element_lanes(places_of(copy.dst_rows), layout.element_bytes);
   }
   copy.stages = std::clamp<std::int64_t>(
       (kBoxSharedBytes - copy.images_at(layout.element_bytes)) / copy.image_bytes, 2,
@@ -359,8 +354,7 @@ std::int64_t BoxCopy::rows() const { return product(dst_rows); }
 
 std::int64_t BoxCopy::stores() const {
   if (!vectors) return elements;
-  const std::int64_t whole = rows_at_once * row_spacing;
-  return ceil_div(rows(), whole) * whole * row_vectors;
+  return lanes.padded_rows * row_vectors;
 }
 
 std::int64_t BoxCopy::table_stride(int element_bytes) const {
@@ -395,6 +389,9 @@ void add_facts(const BoxCopy& copy, PlanReport& report) {
   report.facts.emplace_back("vector_stores", std::int64_t{copy.vectors});
   report.facts.emplace_back("whole_sectors", std::int64_t{copy.whole_sectors});
   report.facts.emplace_back("overlapped", std::int64_t{copy.overlap_cut >= 0});
+  report.facts.emplace_back("rows_at_once", copy.lanes.rows_at_once);
+  report.facts.emplace_back("swizzle", std::int64_t{copy.lanes.swizzle});
+  report.facts.emplace_back("wavefronts", copy.lanes.wavefronts);
   report.facts.emplace_back("image_bytes", copy.image_bytes);
   report.facts.emplace_back("stages", copy.stages);
 }

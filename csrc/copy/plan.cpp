@@ -16,7 +16,7 @@ constexpr std::int64_t kMost31Bits = std::numeric_limits<std::int32_t>::max();
 // A tile emptier than this loses to a box, which fits the sizes.
 constexpr double kFullTile = 0.6;
 // Fewer bytes, read and written, are too few boxes for all multiprocessors.
-constexpr double kBoxedShareOfL2 = 0.08;
+constexpr double kBoxedShareOfL2 = 0.03;
 
 StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
   std::int64_t dense = 1;

@@ -10,6 +10,7 @@
 #include "common/device_facts.h"
 #include "common/export.h"
 #include "common/plan_report.h"
+#include "copy/box_lanes.h"
 #include "copy/element_type.h"
 #include "copy/layout.h"
 
@@ -145,12 +146,11 @@ struct BoxCopy {
   std::int64_t stages;  // images that are loaded or stored at once
   bool vectors;         // whole vectors are stored, else elements
   bool whole_sectors;   // every run of the destination is whole sectors on their boundaries
-  std::int64_t row_vectors = 1;   // that a run of the destination can touch
-  std::int64_t rows_at_once = 1;  // rows of which neighbouring threads write the same vectors,
-  std::int64_t row_spacing = 1;   // so many apart that their elements lie in different words
-  std::int64_t period;            // columns whose places the table holds; later ones repeat them,
-  std::int64_t period_place;      // so many bytes on
-  std::int64_t copies;            // of the table, each begins a column later
+  std::int64_t row_vectors = 1;  // that a run of the destination can touch
+  BoxLanes lanes;
+  std::int64_t period;        // columns whose places the table holds; later ones repeat them,
+  std::int64_t period_place;  // so many bytes on
+  std::int64_t copies;        // of the table, each begins a column later
 
   MEMOPS_API std::int64_t boxes() const;
   MEMOPS_API std::int64_t spans() const;
