@@ -227,6 +227,36 @@ __device__ uint4 gather(const BoxArguments& a, const unsigned char* shared,
   return *reinterpret_cast<const uint4*>(out);
 }
 
+__device__ std::uint32_t word_of(const uint4& vector, std::uint32_t byte) {
+  const std::uint32_t low = byte & 4 ? vector.y : vector.x;
+  const std::uint32_t high = byte & 4 ? vector.w : vector.z;
+  return byte & 8 ? high : low;
+}
+
+/// Bytes `begin` to `end` of 16, in the widest pieces that lie on their boundaries.
+__device__ void store_part(char* to, const uint4& vector, std::uint32_t begin, std::uint32_t end) {
+  const auto byte = [&](std::uint32_t at) {
+    *reinterpret_cast<std::uint8_t*>(to + at) = word_of(vector, at) >> 8 * (at & 3);
+  };
+  const auto half_word = [&](std::uint32_t at) {
+    *reinterpret_cast<std::uint16_t*>(to + at) = word_of(vector, at) >> 8 * (at & 2);
+  };
+  const auto word = [&](std::uint32_t at) {
+    *reinterpret_cast<std::uint32_t*>(to + at) = word_of(vector, at);
+  };
+  if (begin & 1 && begin < end) byte(begin++);
+  if (begin & 2 && begin + 2 <= end) half_word(begin), begin += 2;
+  if (begin & 4 && begin + 4 <= end) word(begin), begin += 4;
+  if (begin + 8 <= end) {
+    *reinterpret_cast<uint2*>(to + begin) =
+        begin & 8 ? make_uint2(vector.z, vector.w) : make_uint2(vector.x, vector.y);
+    begin += 8;
+  }
+  if (begin + 4 <= end) word(begin), begin += 4;
+  if (begin + 2 <= end) half_word(begin), begin += 2;
+  if (begin < end) byte(begin);
+}
+
 /// Rows of the destination in the sectors that they touch, 16 bytes a store.
 template <class Element>
 class VectorStores {
@@ -280,16 +310,11 @@ class VectorStores {
         continue;
       }
       const uint4 vector = gather<Element>(a, shared, table, base);
-      if (whole) {
+      if (column >= 0 && column + kVector <= a.columns) {
         *reinterpret_cast<uint4*>(to) = vector;
       } else {
-        const auto* const elements = reinterpret_cast<const Element*>(&vector);
-#pragma unroll
-        for (int e = 0; e < kVector; ++e) {
-          if (column + e >= 0 && column + e < a.columns) {
-            reinterpret_cast<Element*>(to)[e] = elements[e];
-          }
-        }
+        store_part(to, vector, max(-column, 0) * sizeof(Element),
+                   min(a.columns - column, kVector) * sizeof(Element));
       }
     }
   }

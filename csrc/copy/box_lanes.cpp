@@ -77,7 +77,7 @@ BoxLanes vector_lanes(std::span<const BoxPlaces> rows, std::span<const BoxPlaces
   std::int64_t count = 1;
   for (const BoxPlaces& d : rows) count *= d.size;
   BoxLanes best;
-  for (const int at_once : {4, 8, 2, 1}) {
+  for (const int at_once : {4, 2, 1}) {
     for (int spacing = std::max(kBankBytes / element_bytes, 1); spacing > 0; spacing /= 2) {
       if (at_once == 1 && spacing > 1) continue;
       BoxLanes lanes = whole_groups(count, at_once, spacing);

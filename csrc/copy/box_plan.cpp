@@ -15,7 +15,7 @@ constexpr std::int64_t kPeriod = 128;         // columns, where the innermost di
 constexpr std::int64_t kLongestPeriod = 768;  // columns that a table has room for
 constexpr std::int64_t kShortRun = 96;        // bytes: element by element is sooner then
 constexpr std::int64_t kMostSpan = std::int64_t{1} << 30;  // bytes, of a box in either view
-constexpr std::int64_t kLeastImage = 8 << 10;
+constexpr std::int64_t kLeastImage = 4 << 10;
 constexpr std::int64_t kBoxesOfBlock = 4;  // at least, where that leaves the images long enough
 
 std::int64_t product(const std::vector<BoxCopy::Part>& parts) {
@@ -86,6 +86,7 @@ class Tiles {
     std::vector<std::int64_t> places;  // of each dimension of the layout, bytes
     std::vector<int> rows;             // the dimensions that count spans
     std::int64_t span = 0;             // bytes
+    std::int64_t in_span = 1;          // elements
     std::int64_t bytes = 0;
     std::int64_t spans = 1;
   };
@@ -101,6 +102,7 @@ class Tiles {
       if (made.rows.empty() && step - made.span < kSectorBytes) {
         made.places[i] = step;
         made.span += (tiles_[i] - 1) * step;
+        made.in_span *= tiles_[i];
         continue;
       }
       // A vector holds bytes of one span alone, and spans keep their places between boundaries.
@@ -153,14 +155,13 @@ class Tiles {
     const std::int64_t width = layout_.element_bytes;
     // Whole groups of rows are at most an eighth more.
     return table.images_at(layout_.element_bytes) <= kBoxBeginBytes + kBoxTableBytes &&
-           ceil_div<std::int64_t>(elements() / run.run * 9, 8) *
-                   vectors_of(run.run * width, width, false) <=
+           elements() / run.run * 9 / 8 * vectors_of(run.run * width, width, false) <=
                kBoxVectors * kBoxThreads;
   }
 
   /// The bytes that a view holds one after the other.
   std::int64_t reach(View view) const {
-    return view == View::kSrc ? image().span : columns().run * layout_.element_bytes;
+    return (view == View::kSrc ? image().in_span : columns().run) * layout_.element_bytes;
   }
 
   /// Makes the box longer in the nearest dimension of `view` that it does not hold whole, by as
@@ -178,12 +179,6 @@ class Tiles {
       return false;
     }
     return false;
-  }
-
-  /// False where a run of the destination is as long as the layout has it.
-  bool cuts_columns() const {
-    const std::vector<int> run = columns().dimensions;
-    return !run.empty() && tiles_[run.back()] < layout_.dimensions[run.back()].size;
   }
 
   /// Makes the box as long in both views as fits.
@@ -268,10 +263,8 @@ std::optional<BoxCopy> box_copy(const CopyLayout& layout, std::uint64_t dst_addr
     return made;
   };
   Tiles long_runs = grown(bytes < kVectorBytes);
-  const std::int64_t run_bytes = long_runs.columns().run * bytes;
-  copy.vectors =
-      bytes < kVectorBytes && (run_bytes >= kShortRun || long_runs.whole_sectors(dst_address) ||
-                               (run_bytes >= kShortRun / 2 && long_runs.cuts_columns()));
+  copy.vectors = bytes < kVectorBytes && (long_runs.columns().run * bytes >= kShortRun ||
+                                          long_runs.whole_sectors(dst_address));
   Tiles tiles = copy.vectors ? std::move(long_runs) : grown(false);
   copy.overlap_cut = -1;
   copy.whole_sectors = tiles.whole_sectors(dst_address);

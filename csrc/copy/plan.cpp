@@ -15,8 +15,9 @@ namespace {
 constexpr std::int64_t kMost31Bits = std::numeric_limits<std::int32_t>::max();
 // A tile emptier than this loses to a box, which fits the sizes.
 constexpr double kFullTile = 0.6;
-// Fewer bytes, read and written, are too few boxes for all multiprocessors.
-constexpr double kBoxedShareOfL2 = 0.03;
+// Fewer elements, or fewer bytes read and written, are too few boxes for all multiprocessors.
+constexpr std::int64_t kManyElements = 1 << 20;
+constexpr double kBoxedShareOfL2 = 0.3;
 
 StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
   std::int64_t dense = 1;
@@ -32,8 +33,10 @@ StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
 }
 
 bool worth_a_box(const CopyLayout& layout, const DeviceFacts& device) {
+  const std::int64_t elements = layout.elements();
   return layout.dimensions.size() > 1 &&
-         2 * layout.elements() * layout.element_bytes > kBoxedShareOfL2 * device.l2_bytes;
+         (elements > kManyElements ||
+          2 * elements * layout.element_bytes > kBoxedShareOfL2 * device.l2_bytes);
 }
 
 }  // namespace
