@@ -362,12 +362,22 @@ class ElementStores {
                         const BoxBegin& begin) const {
     image += past_boundary(a.src + begin.src, kVectorBytes);
     char* const dst = a.dst + begin.dst;
+    constexpr int kAtOnce = 4;  // loads of shared memory that wait for each other no more
 #pragma unroll
-    for (int i = 0; i < kBoxElements; ++i) {
-      if (threadIdx.x + i * kBoxThreads >= a.stores) break;
-      const std::uint32_t from = a.swizzle(image + rows_[i].place);
-      *reinterpret_cast<Element*>(dst + static_cast<std::uint32_t>(rows_[i].offset)) =
-          *reinterpret_cast<const Element*>(shared + from);
+    for (int first = 0; first < kBoxElements; first += kAtOnce) {
+      if (first * kBoxThreads >= a.stores) break;
+      Element elements[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const std::uint32_t from = a.swizzle(image + rows_[first + i].place);
+        elements[i] = *reinterpret_cast<const Element*>(shared + from);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (threadIdx.x + (first + i) * kBoxThreads >= a.stores) break;
+        char* const to = dst + static_cast<std::uint32_t>(rows_[first + i].offset);
+        *reinterpret_cast<Element*>(to) = elements[i];
+      }
     }
   }
 

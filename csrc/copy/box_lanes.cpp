@@ -14,13 +14,19 @@ constexpr int kBanks = 32;
 constexpr int kBankBytes = 4;
 constexpr int kMostSwizzle = 9;  // a place has 16 bits
 
-std::int64_t place_of(std::span<const BoxPlaces> dimensions, std::int64_t index) {
+struct Position {
   std::int64_t place = 0;
+  std::int64_t dst = 0;
+};
+
+Position position(std::span<const BoxPlaces> dimensions, std::int64_t index) {
+  Position at;
   for (const BoxPlaces& d : dimensions) {
-    place += index % d.size * d.place;
+    at.place += index % d.size * d.place;
+    at.dst += index % d.size * d.dst_bytes;
     index /= d.size;
   }
-  return place;
+  return at;
 }
 
 using WarpPlaces = std::array<std::uint32_t, kWarp>;
@@ -66,38 +72,40 @@ void choose_swizzle(BoxLanes& lanes, const WarpPlaces& places, int element_bytes
 
 }  // namespace
 
-BoxLanes whole_groups(std::int64_t rows, std::int64_t rows_at_once, std::int64_t row_spacing) {
-  const std::int64_t group = rows_at_once * row_spacing;
-  return {rows_at_once, row_spacing, ceil_div(rows, group) * group};
-}
-
 BoxLanes vector_lanes(std::span<const BoxPlaces> rows, std::span<const BoxPlaces> columns,
-                      std::int64_t vectors, int element_bytes) {
-  constexpr int kVectorBytes = 16;
+                      std::int64_t vectors, int element_bytes, std::uint64_t dst_address) {
+  constexpr std::int64_t kVectorBytes = 16;
+  constexpr std::uint64_t kSectorBytes = 32;
+  constexpr int kFarthest = 16;
   std::int64_t count = 1;
   for (const BoxPlaces& d : rows) count *= d.size;
+  // Segments of the destination cost about as much each as two wavefronts.
+  const auto cost = [&](const BoxLanes& lanes) {
+    return (kVectorBytes / element_bytes * lanes.wavefronts + 2 * lanes.rows_at_once) *
+           lanes.padded_rows;
+  };
   BoxLanes best;
-  for (const int at_once : {4, 2, 1}) {
-    for (int spacing = std::max(kBankBytes / element_bytes, 1); spacing > 0; spacing /= 2) {
-      if (at_once == 1 && spacing > 1) continue;
-      BoxLanes lanes = whole_groups(count, at_once, spacing);
+  for (const std::int64_t at_once : {4, 2, 1}) {
+    for (std::int64_t spacing = 1; spacing <= (at_once == 1 ? 1 : kFarthest); spacing *= 2) {
+      BoxLanes lanes{at_once, spacing, ceil_div(count, at_once * spacing) * at_once * spacing};
       if (8 * lanes.padded_rows > 9 * count) continue;
       WarpPlaces places;
       for (int lane = 0; lane < kWarp; ++lane) {
         const std::int64_t cell = lane / at_once;
         const std::int64_t group = cell / vectors;
         const std::int64_t row =
-            (group / spacing * at_once + lane % at_once) * spacing + group % spacing;
-        const std::int64_t column = cell % vectors * (kVectorBytes / element_bytes);
-        places[lane] =
-            static_cast<std::uint32_t>(place_of(rows, row % count) + place_of(columns, column));
+            ((group / spacing * at_once + lane % at_once) * spacing + group % spacing) % count;
+        const Position at = position(rows, row);
+        const std::uint64_t past =
+            (dst_address + static_cast<std::uint64_t>(at.dst)) % kSectorBytes;
+        const std::int64_t column = cell % vectors * kVectorBytes - static_cast<std::int64_t>(past);
+        // The first columns that a row of vectors can have, wherever it begins.
+        const std::int64_t index =
+            (column + static_cast<std::int64_t>(kSectorBytes)) / element_bytes;
+        places[lane] = static_cast<std::uint32_t>(at.place + position(columns, index).place);
       }
       choose_swizzle(lanes, places, element_bytes);
-      const auto cost = [](const BoxLanes& l) { return l.wavefronts * l.padded_rows; };
       if (best.padded_rows == 0 || cost(lanes) < cost(best)) best = lanes;
-      if (best.padded_rows == count && best.wavefronts == least_wavefronts(element_bytes)) {
-        return best;
-      }
     }
   }
   return best;
@@ -107,7 +115,7 @@ BoxLanes element_lanes(std::span<const BoxPlaces> rows, int element_bytes) {
   BoxLanes lanes;
   WarpPlaces places;
   for (int lane = 0; lane < kWarp; ++lane) {
-    places[lane] = static_cast<std::uint32_t>(place_of(rows, lane));
+    places[lane] = static_cast<std::uint32_t>(position(rows, lane).place);
   }
   choose_swizzle(lanes, places, element_bytes);
   return lanes;

@@ -8,10 +8,12 @@
 
 namespace memops {
 
-/// A dimension of a box: its elements, and the bytes from one to the next in shared memory.
+/// A dimension of a box: its elements, and the bytes from one to the next in shared memory and in
+/// the destination.
 struct BoxPlaces {
   std::int64_t size;
   std::int64_t place;
+  std::int64_t dst_bytes;
 };
 
 struct BoxLanes {
@@ -22,15 +24,12 @@ struct BoxLanes {
   std::int64_t wavefronts = 0;    // of a warp's loads of one element each
 };
 
-/// Rows of vectors that are `vectors` long, of `step` elements each.
+/// Rows that are `vectors` long, from the boundary of a sector before their first element on.
 BoxLanes vector_lanes(std::span<const BoxPlaces> rows, std::span<const BoxPlaces> columns,
-                      std::int64_t vectors, int element_bytes);
+                      std::int64_t vectors, int element_bytes, std::uint64_t dst_address);
 
 /// Elements one after the other.
 BoxLanes element_lanes(std::span<const BoxPlaces> rows, int element_bytes);
-
-/// The rows that `rows_at_once` and `row_spacing` make of these: few more, or all as they are.
-BoxLanes whole_groups(std::int64_t rows, std::int64_t rows_at_once, std::int64_t row_spacing);
 
 /// A place after the exchange of 16-byte parts within 128 bytes.
 constexpr std::uint32_t kSwizzleMask = 0x70;

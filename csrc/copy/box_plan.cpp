@@ -30,9 +30,11 @@ constexpr std::int64_t most_copies(std::int64_t element_bytes) {
   return std::min<std::int64_t>(kVectorBytes / element_bytes, 4);
 }
 
-std::vector<BoxPlaces> places_of(const std::vector<BoxCopy::Part>& parts) {
+std::vector<BoxPlaces> places_of(const std::vector<BoxCopy::Part>& parts, int element_bytes) {
   std::vector<BoxPlaces> places;
-  for (const BoxCopy::Part& part : parts) places.push_back({part.tile, part.place});
+  for (const BoxCopy::Part& part : parts) {
+    places.push_back({part.tile, part.place, part.dimension.dst_stride * element_bytes});
+  }
   return places;
 }
 
@@ -86,7 +88,6 @@ class Tiles {
     std::vector<std::int64_t> places;  // of each dimension of the layout, bytes
     std::vector<int> rows;             // the dimensions that count spans
     std::int64_t span = 0;             // bytes
-    std::int64_t in_span = 1;          // elements
     std::int64_t bytes = 0;
     std::int64_t spans = 1;
   };
@@ -102,7 +103,6 @@ class Tiles {
       if (made.rows.empty() && step - made.span < kSectorBytes) {
         made.places[i] = step;
         made.span += (tiles_[i] - 1) * step;
-        made.in_span *= tiles_[i];
         continue;
       }
       // A vector holds bytes of one span alone, and spans keep their places between boundaries.
@@ -159,9 +159,19 @@ class Tiles {
                kBoxVectors * kBoxThreads;
   }
 
-  /// The bytes that a view holds one after the other.
+  /// The bytes of the box that a view holds one after the other, but for gaps of its own that are
+  /// shorter than a sector.
   std::int64_t reach(View view) const {
-    return (view == View::kSrc ? image().in_span : columns().run) * layout_.element_bytes;
+    std::int64_t run = layout_.element_bytes;
+    std::int64_t filled = run;
+    for (const int i : order(view)) {
+      const std::int64_t step = stride(view, i) * layout_.element_bytes;
+      if (step == 0 || step - run >= kSectorBytes) break;
+      run += (tiles_[i] - 1) * step;
+      filled *= tiles_[i];
+      if (tiles_[i] < layout_.dimensions[i].size) break;
+    }
+    return filled;
   }
 
   /// Makes the box longer in the nearest dimension of `view` that it does not hold whole, by as
@@ -232,10 +242,15 @@ class Tiles {
       const std::int64_t size = layout_.dimensions[i].size;
       if (tiles_[i] == size) continue;
       const std::int64_t even = ceil_div(size, ceil_div(size, tiles_[i]));
-      // Whole sectors where possible: the next box begins on a boundary then.
-      const std::int64_t whole = ceil_div(even, sector) * sector;
-      const std::int64_t less = grown[i] / sector * sector;
-      tiles_[i] = whole <= grown[i] ? whole : less > 0 ? less : even;
+      // Whole sectors where that costs little: the next box begins on a boundary then.
+      tiles_[i] = even;
+      for (const std::int64_t whole :
+           {ceil_div(even, sector) * sector, grown[i] / sector * sector}) {
+        if (whole == 0 || whole > grown[i]) continue;
+        if (16 * (ceil_div(size, whole) * whole - size) > size) continue;
+        tiles_[i] = whole;
+        break;
+      }
     }
     if (!fits()) tiles_ = grown;
   }
@@ -309,8 +324,9 @@ std::optional<BoxCopy> box_copy(const CopyLayout& layout, std::uint64_t dst_addr
     // Neighbouring runs of the destination read neighbouring elements of a span.
     std::ranges::stable_sort(copy.dst_rows, {}, &BoxCopy::Part::place);
     copy.row_vectors = vectors_of(copy.dst_run * bytes, bytes, copy.whole_sectors);
-    copy.lanes = vector_lanes(places_of(copy.dst_rows), places_of(copy.columns), copy.row_vectors,
-                              layout.element_bytes);
+    copy.lanes = vector_lanes(places_of(copy.dst_rows, layout.element_bytes),
+                              places_of(copy.columns, layout.element_bytes), copy.row_vectors,
+                              layout.element_bytes, dst_address);
     if (copy.period < copy.dst_run) {
       const BoxCopy::Part& outer = copy.columns.back();
       copy.period_place = copy.period / (copy.dst_run / outer.tile) * outer.place;
@@ -318,7 +334,8 @@ std::optional<BoxCopy> box_copy(const CopyLayout& layout, std::uint64_t dst_addr
     const std::int64_t vector = kVectorBytes / bytes;
     copy.copies = copy.whole_sectors && copy.period % vector == 0 ? 1 : most_copies(bytes);
   } else {
-    copy.lanes = element_lanes(places_of(copy.dst_rows), layout.element_bytes);
+    copy.lanes =
+        element_lanes(places_of(copy.dst_rows, layout.element_bytes), layout.element_bytes);
   }
   copy.stages = std::clamp<std::int64_t>(
       (kBoxSharedBytes - copy.images_at(layout.element_bytes)) / copy.image_bytes, 2,
