@@ -21,7 +21,7 @@ struct BoxLanes {
   std::int64_t row_spacing = 1;   // so many apart
   std::int64_t padded_rows = 0;   // a multiple of both
   int swizzle = 0;                // how far a place is shifted to exchange its 16-byte parts by it
-  std::int64_t wavefronts = 0;    // of a warp's loads of one element each
+  std::int64_t wavefronts = 0;    // of four warps' loads of one element each
 };
 
 /// Rows that are `vectors` long, from the boundary of a sector before their first element on.

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "common/math.h"
+#include "common/recent.h"
 #include "copy/box_lanes.h"
 #include "copy/kernel_choice.h"
 
@@ -227,7 +228,7 @@ class Tiles {
     const std::int64_t more = ceil_div(kSectorBytes / layout_.element_bytes - 1, inner);
     if (tiles_[i] == size || tiles_[i] < 4 * more) return 0;
     const std::int64_t before = tiles_[i];
-    tiles_[i] = ceil_div(size - more, ceil_div(size - more, before - more)) + more;
+    tiles_[i] = ceil_div(size - more, ceil_div(size - more, grown_[i] - more)) + more;
     if (!fits()) tiles_[i] = before;
     return more;
   }
@@ -236,7 +237,7 @@ class Tiles {
   /// Boxes of equal size where these fit too: shorter tiles can break a run, and many short runs
   /// take more room. In any case the last box of a dimension moves back to end with it.
   void even_out() {
-    const std::vector<std::int64_t> grown = tiles_;
+    grown_ = tiles_;
     const std::int64_t sector = std::max<std::int64_t>(kSectorBytes / layout_.element_bytes, 1);
     for (std::size_t i = 0; i < tiles_.size(); ++i) {
       const std::int64_t size = layout_.dimensions[i].size;
@@ -245,32 +246,31 @@ class Tiles {
       // Whole sectors where that costs little: the next box begins on a boundary then.
       tiles_[i] = even;
       for (const std::int64_t whole :
-           {ceil_div(even, sector) * sector, grown[i] / sector * sector}) {
-        if (whole == 0 || whole > grown[i]) continue;
-        if (16 * (ceil_div(size, whole) * whole - size) > size) continue;
+           {ceil_div(even, sector) * sector, grown_[i] / sector * sector}) {
+        if (whole == 0 || whole > grown_[i]) continue;
+        if (6 * (ceil_div(size, whole) * whole - size) > size) continue;
         tiles_[i] = whole;
         break;
       }
     }
-    if (!fits()) tiles_ = grown;
+    if (!fits()) tiles_ = grown_;
   }
 
   const CopyLayout& layout_;
   bool vectors_;
   std::int64_t image_bytes_;
   std::vector<std::int64_t> tiles_;
+  std::vector<std::int64_t> grown_;  // before they were evened out
   std::array<std::vector<int>, 2> orders_;
 };
 
-}  // namespace
-
-std::optional<BoxCopy> box_copy(const CopyLayout& layout, std::uint64_t dst_address,
-                                const DeviceFacts& device) {
+std::optional<BoxCopy> make_box(const CopyLayout& layout, std::uint64_t dst_address,
+                                int multiprocessors) {
   using View = Tiles::View;
   const std::int64_t bytes = layout.element_bytes;
   const std::int64_t image_bytes = std::clamp<std::int64_t>(
-      layout.elements() * bytes / (kBoxesOfBlock * kBoxBlocks * device.multiprocessors),
-      kLeastImage, kBoxImageBytes);
+      layout.elements() * bytes / (kBoxesOfBlock * kBoxBlocks * multiprocessors), kLeastImage,
+      kBoxImageBytes);
   BoxCopy copy{};
   const auto grown = [&](bool vectors) {
     Tiles made(layout, vectors, image_bytes);
@@ -346,6 +346,25 @@ std::optional<BoxCopy> box_copy(const CopyLayout& layout, std::uint64_t dst_addr
     return std::nullopt;
   }
   return copy;
+}
+
+/// All that a box depends on.
+struct BoxKey {
+  CopyLayout layout;
+  std::uint64_t dst_place;  // between boundaries of sectors
+  int multiprocessors;
+
+  bool operator==(const BoxKey&) const = default;
+};
+
+}  // namespace
+
+std::optional<BoxCopy> box_copy(const CopyLayout& layout, std::uint64_t dst_address,
+                                const DeviceFacts& device) {
+  // Growing a box and counting its conflicts takes some 40 us; a copy that is made again, 0.5.
+  thread_local Recent<BoxKey, std::optional<BoxCopy>, 32> recent;
+  const BoxKey key{layout, dst_address % kSectorBytes, device.multiprocessors};
+  return recent.get(key, [&] { return make_box(layout, key.dst_place, key.multiprocessors); });
 }
 
 std::int64_t BoxCopy::Part::boxes() const { return 1 + ceil_div(dimension.size - tile, step); }
