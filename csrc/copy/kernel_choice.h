@@ -28,7 +28,7 @@ std::optional<FieldsCopy> fields_copy(const CopyLayout& layout, std::uint64_t ds
 std::optional<TileCopy> tile_copy(const CopyLayout& layout, std::uint64_t dst_address,
                                   std::uint64_t src_address, bool any_alignment = false);
 
-/// Boxes of any layout of not too many dimensions.
+/// Where boxes of a layout of two dimensions and more are worth it.
 std::optional<BoxCopy> box_copy(const CopyLayout& layout, std::uint64_t dst_address,
                                 const DeviceFacts& device);
 

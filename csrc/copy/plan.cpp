@@ -15,10 +15,6 @@ namespace {
 constexpr std::int64_t kMost31Bits = std::numeric_limits<std::int32_t>::max();
 // A tile emptier than this loses to a box, which fits the sizes.
 constexpr double kFullTile = 0.6;
-// Fewer elements, or fewer bytes read and written, are too few boxes for all multiprocessors.
-constexpr std::int64_t kManyElements = 1 << 20;
-constexpr double kBoxedShareOfL2 = 0.3;
-
 StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
   std::int64_t dense = 1;
   for (auto d = layout.dimensions.rbegin(); d != layout.dimensions.rend(); ++d) {
@@ -30,13 +26,6 @@ StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
   const bool few = layout.dimensions.size() > 1 && layout.dimensions.size() <= kFewDimensions;
   return {wide,
           !wide && few && dense > 0 && layout.element_bytes <= 4 && dst_address % pack_bytes == 0};
-}
-
-bool worth_a_box(const CopyLayout& layout, const DeviceFacts& device) {
-  const std::int64_t elements = layout.elements();
-  return layout.dimensions.size() > 1 &&
-         (elements > kManyElements ||
-          2 * elements * layout.element_bytes > kBoxedShareOfL2 * device.l2_bytes);
 }
 
 }  // namespace
@@ -110,8 +99,7 @@ CopyPlan plan_copy(CopyProblem problem, const DeviceFacts& device) {
     return {*tile, layout, blocks_of(*tile),
             "the views are contiguous along different dimensions: tiles keep both sides coalesced"};
   }
-  if (const auto box = box_copy(layout, problem.dst_address, device);
-      box && worth_a_box(layout, device)) {
+  if (const auto box = box_copy(layout, problem.dst_address, device)) {
     return {*box, layout, blocks_of(*box, device),
             "runs are short, share dimensions or lie between 16-byte boundaries"};
   }
