@@ -12,7 +12,7 @@ namespace memops {
 namespace {
 
 // Fewer elements, and fewer bytes read and written, are too few boxes for all multiprocessors.
-constexpr std::int64_t kManyElements = 1 << 20;
+constexpr std::int64_t kManyElements = 1 << 19;
 constexpr double kBoxedShareOfL2 = 0.3;
 // What the cache holds moves as fast element by element where a warp uses so much of its sectors.
 constexpr double kCachedShareOfL2 = 0.6;
@@ -52,6 +52,11 @@ double used_share(const CopyLayout& layout) {
          static_cast<double>(distinct * kSectorBytes);
 }
 
+/// True where copy_strided writes 4 bytes and more at once.
+bool wide_stores(const CopyLayout& layout, std::uint64_t dst_address) {
+  return layout.element_bytes >= 4 || strided_copy(layout, dst_address).packed;
+}
+
 /// A multiprocessor's cycles for all boxes of this shape: the instructions, shared memory and DRAM,
 /// of which the longest hides the others in part. Fitted to an H200 (2026-12-01).
 double cycles(const BoxTiles& tiles, const CopyLayout& layout, std::int64_t overlap, int cut,
@@ -59,6 +64,8 @@ double cycles(const BoxTiles& tiles, const CopyLayout& layout, std::int64_t over
   constexpr double kWarp = 32;
   constexpr double kInstructionsACycle = 4 * 0.65;
   constexpr double kCyclesOfSector = 1.5;  // at the rate of a copy
+  constexpr double kMoreOfRun = 48;  // bytes: of sectors in part, and for a request of its own
+  constexpr double kConflicts = 2;
   constexpr double kBoxInstructions = kBoxThreads / kWarp * 60;
   constexpr double kLatency = 1500;
   const double bytes = layout.element_bytes;
@@ -75,16 +82,16 @@ double cycles(const BoxTiles& tiles, const CopyLayout& layout, std::int64_t over
   }
   double instructions = kBoxInstructions + spans * box_chunks(image.span) / kWarp * 14;
   double wavefronts = spans * box_chunks(image.span) / kWarp * 5;
-  double sectors = spans * (static_cast<double>(image.span) + 24) / kSectorBytes;
+  double sectors = spans * (static_cast<double>(image.span) + kMoreOfRun) / kSectorBytes;
   if (vectors) {
     const double run = static_cast<double>(columns.run) * bytes;
     const double vectors_stored =
         rows * box_vectors(columns.run * layout.element_bytes, layout.element_bytes, whole_sectors);
     instructions += vectors_stored / kWarp * (40 + 7 * kVectorBytes / bytes);
-    wavefronts += vectors_stored / kWarp * (8 + 1.5 * kVectorBytes / std::min(bytes, 4.0));
+    wavefronts += vectors_stored / kWarp * (8 + kConflicts * kVectorBytes / std::min(bytes, 4.0));
     const bool parts = !whole_sectors && overlap == 0;
     if (parts) instructions += rows * 2 * 40 / 8;
-    sectors += rows * (run + (parts ? 32 : 0)) / kSectorBytes;
+    sectors += rows * (run + (parts ? kMoreOfRun : kMoreOfRun / 2)) / kSectorBytes;
   } else {
     instructions += n / kWarp * 14;
     wavefronts += n / kWarp * 4;
@@ -142,7 +149,9 @@ Shape best_shape(const CopyLayout& layout, std::uint64_t dst_address, int multip
 std::optional<BoxCopy> make_box(const CopyLayout& layout, std::uint64_t dst_address,
                                 int multiprocessors, bool cached) {
   using View = BoxTiles::View;
-  if (cached && used_share(layout) >= kUsedShare) return std::nullopt;
+  if (cached && wide_stores(layout, dst_address) && used_share(layout) >= kUsedShare) {
+    return std::nullopt;
+  }
   const Shape shape = best_shape(layout, dst_address, multiprocessors);
   const BoxTiles& tiles = shape.tiles;
   const std::int64_t bytes = layout.element_bytes;

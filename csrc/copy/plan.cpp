@@ -15,17 +15,11 @@ namespace {
 constexpr std::int64_t kMost31Bits = std::numeric_limits<std::int32_t>::max();
 // A tile emptier than this loses to a box, which fits the sizes.
 constexpr double kFullTile = 0.6;
-StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
-  std::int64_t dense = 1;
-  for (auto d = layout.dimensions.rbegin(); d != layout.dimensions.rend(); ++d) {
-    if (d->dst_stride != dense) dense = 0;
-    dense *= d->size;
-  }
-  const bool wide = offsets_pass_31_bits(layout, layout.element_bytes);
-  const auto pack_bytes = static_cast<std::uint64_t>(kStridedElements * layout.element_bytes);
-  const bool few = layout.dimensions.size() > 1 && layout.dimensions.size() <= kFewDimensions;
-  return {wide,
-          !wide && few && dense > 0 && layout.element_bytes <= 4 && dst_address % pack_bytes == 0};
+bool worth_a_tile(const TileCopy& tile, int element_bytes, const DeviceFacts& device) {
+  if (filled(tile) < kFullTile) return false;
+  if (tile.aligned_loads && tile.aligned_stores) return true;
+  // Between boundaries a box is sooner, but for bytes, which a tile moves four at a time.
+  return element_bytes == 1 && blocks_of(tile) >= device.multiprocessors;
 }
 
 }  // namespace
@@ -38,6 +32,19 @@ bool one_run(const CopyLayout& layout) {
 bool offsets_pass_31_bits(const CopyLayout& layout, int dst_bytes) {
   return layout.last_offset(&CopyDimension::dst_stride) > kMost31Bits / dst_bytes ||
          layout.last_offset(&CopyDimension::src_stride) > kMost31Bits / layout.element_bytes;
+}
+
+StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
+  std::int64_t dense = 1;
+  for (auto d = layout.dimensions.rbegin(); d != layout.dimensions.rend(); ++d) {
+    if (d->dst_stride != dense) dense = 0;
+    dense *= d->size;
+  }
+  const bool wide = offsets_pass_31_bits(layout, layout.element_bytes);
+  const auto pack_bytes = static_cast<std::uint64_t>(kStridedElements * layout.element_bytes);
+  const bool few = layout.dimensions.size() > 1 && layout.dimensions.size() <= kFewDimensions;
+  return {wide,
+          !wide && few && dense > 0 && layout.element_bytes <= 4 && dst_address % pack_bytes == 0};
 }
 
 int CopyProblem::dst_element_bytes() const {
@@ -95,7 +102,7 @@ CopyPlan plan_copy(CopyProblem problem, const DeviceFacts& device) {
             "structures of a few fields against planes: turned in registers"};
   }
   const auto tile = tile_copy(layout, problem.dst_address, problem.src_address);
-  if (tile && filled(*tile) >= kFullTile) {
+  if (tile && worth_a_tile(*tile, layout.element_bytes, device)) {
     return {*tile, layout, blocks_of(*tile),
             "the views are contiguous along different dimensions: tiles keep both sides coalesced"};
   }
