@@ -449,7 +449,7 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   a.dst = static_cast<char*>(params.dst);
   a.src = static_cast<const char*>(params.src);
   a.boxes = static_cast<std::uint32_t>(copy.boxes());
-  a.images_at = static_cast<std::uint32_t>(copy.images_at(bytes));
+  a.images_at = static_cast<std::uint32_t>(copy.images_at());
   a.image_bytes = static_cast<std::uint32_t>(copy.image_bytes);
   a.stages = static_cast<int>(copy.stages);
   a.swizzle = Swizzle(copy.lanes.swizzle);
@@ -468,7 +468,7 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   a.period = FastDivisor(copy.period < copy.dst_run ? copy.period : kMostColumns);
   a.table_columns = static_cast<int>(copy.period);
   a.period_place = static_cast<std::uint32_t>(copy.period_place);
-  a.table_stride = static_cast<std::uint32_t>(copy.table_stride(bytes));
+  a.table_stride = static_cast<std::uint32_t>(copy.table_stride());
   a.copies = static_cast<std::uint32_t>(copy.copies);
   a.cut_columns = copy.overlap_cut;
   for (const BoxCopy::Part& part : copy.cut) {
@@ -479,7 +479,7 @@ void launch(const BoxCopy& copy, const CopyPlan& plan, const CopyParams& params,
   }
   a.batch = StridedViews<kMostBatchDimensions>(copy.batch, bytes);
 
-  const std::int64_t shared_bytes = copy.images_at(bytes) + copy.stages * copy.image_bytes;
+  const std::int64_t shared_bytes = copy.shared_bytes();
   a.last_places = static_cast<std::uint32_t>(shared_bytes - bytes) * 0x1'0001u;
   const unsigned grid = grid_blocks(plan.blocks, "copy_box");
   by_element_width(bytes, [&](auto element) {

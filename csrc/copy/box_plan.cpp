@@ -68,19 +68,19 @@ struct Shape {
   int outermost;  // dimension along the destination's run, or -1
 };
 
-/// Nanoseconds that all boxes take. The weights are of a linear fit to 396 copies of 40 MB and more
-/// on an H200 (2026-12-01; the residual is 14 %).
+/// Nanoseconds that all boxes take. The weights are of a linear fit to 469 copies of 40 MB and more
+/// on an H200 (2026-12-01; the residual is 13.5 %).
 double nanoseconds(const Shape& shape, const CopyLayout& layout, int multiprocessors) {
   constexpr double kWarp = 32;
-  constexpr double kLaunch = 2700;
-  constexpr double kBox = 76;
+  constexpr double kLaunch = 2600;
+  constexpr double kBox = 81;
   constexpr double kSpan = 1.0;
-  constexpr double kWarpLoad = 9.4;
+  constexpr double kWarpLoad = 9.0;
   constexpr double kByte = 0.046;
   // For elements of 1, 2, 4, 8 and 16 bytes:
-  constexpr std::array kWarpVector = {8.0, 2.1, 0.8, 0.1, 0.0};
-  constexpr std::array kWarpElement = {3.0, 5.0, 5.8, 1.3, 0.1};
-  constexpr std::array kPartsOfRun = {16.2, 6.1, 3.0, 3.0, 3.0};
+  constexpr std::array kWarpVector = {8.1, 2.3, 1.0, 0.1, 0.0};
+  constexpr std::array kWarpElement = {3.0, 5.5, 6.1, 1.3, 0.3};
+  constexpr std::array kPartsOfRun = {17.1, 5.9, 5.7, 5.7, 5.7};
 
   const std::int64_t bytes = layout.element_bytes;
   const auto width = std::countr_zero(static_cast<std::uint32_t>(bytes));
@@ -153,7 +153,7 @@ std::optional<BoxCopy> make_box(const CopyLayout& layout, std::uint64_t dst_addr
   BoxCopy copy{};
   copy.vectors = shape.vectors;
   copy.whole_sectors = shape.whole_sectors;
-  copy.overlap_cut = -1;
+  copy.element_bytes = layout.element_bytes;
   copy.elements = tiles.elements();
   copy.span_bytes = image.span;
   copy.image_bytes = image.bytes;
@@ -178,8 +178,9 @@ std::optional<BoxCopy> make_box(const CopyLayout& layout, std::uint64_t dst_addr
     const bool column = columns.dimensions.contains(i);
     if (!column) copy.dst_rows.push_back(part(i));
     if (tile < d.size) {
-      if (i == shape.outermost && shape.overlap > 0)
+      if (i == shape.outermost && shape.overlap > 0) {
         copy.overlap_cut = static_cast<int>(copy.cut.size());
+      }
       copy.cut.push_back(part(i));
     }
     dst_span += (tile - 1) * d.dst_stride * bytes;
@@ -203,9 +204,8 @@ std::optional<BoxCopy> make_box(const CopyLayout& layout, std::uint64_t dst_addr
     copy.lanes =
         element_lanes(places_of(copy.dst_rows, layout.element_bytes), layout.element_bytes);
   }
-  copy.stages = std::clamp<std::int64_t>(
-      (kBoxSharedBytes - copy.images_at(layout.element_bytes)) / copy.image_bytes, 2,
-      kMostBoxStages);
+  copy.stages = std::clamp<std::int64_t>((kBoxSharedBytes - copy.images_at()) / copy.image_bytes, 2,
+                                         kMostBoxStages);
   if (static_cast<int>(copy.batch.size()) > kMostBatchDimensions ||
       static_cast<int>(copy.dst_rows.size() + copy.columns.size()) > kMostBoxDimensions ||
       std::max(dst_span, src_span) > kMostSpan) {
@@ -261,17 +261,17 @@ std::int64_t BoxCopy::stores() const {
   return lanes.padded_rows * row_vectors;
 }
 
-std::int64_t BoxCopy::table_stride(int element_bytes) const {
-  return ceil_div(period + (kSectorBytes + kVectorBytes) / element_bytes + copies,
-                  std::int64_t{8}) *
-         8;
+std::int64_t BoxCopy::table_stride() const {
+  return box_table_stride(period, copies, element_bytes);
 }
 
-std::int64_t BoxCopy::images_at(int element_bytes) const {
+std::int64_t BoxCopy::images_at() const {
   const std::int64_t table =
-      copies * table_stride(element_bytes) * static_cast<std::int64_t>(sizeof(std::uint16_t));
+      copies * table_stride() * static_cast<std::int64_t>(sizeof(std::uint16_t));
   return ceil_div<std::int64_t>(kBoxBeginBytes + table, 128) * 128;
 }
+
+std::int64_t BoxCopy::shared_bytes() const { return images_at() + stages * image_bytes; }
 
 std::int64_t blocks_of(const BoxCopy& copy, const DeviceFacts& device) {
   return std::min<std::int64_t>(copy.boxes(), kBoxBlocks * device.multiprocessors);
@@ -296,8 +296,11 @@ void add_facts(const BoxCopy& copy, PlanReport& report) {
   report.facts.emplace_back("rows_at_once", copy.lanes.rows_at_once);
   report.facts.emplace_back("swizzle", std::int64_t{copy.lanes.swizzle});
   report.facts.emplace_back("wavefronts", copy.lanes.wavefronts);
+  report.facts.emplace_back("loads", copy.chunks());
+  report.facts.emplace_back("stores", copy.stores());
   report.facts.emplace_back("image_bytes", copy.image_bytes);
   report.facts.emplace_back("stages", copy.stages);
+  report.facts.emplace_back("shared_bytes", copy.shared_bytes());
 }
 
 }  // namespace memops

@@ -24,6 +24,13 @@ std::int64_t box_vectors(std::int64_t bytes, std::int64_t element_bytes, bool wh
   return ceil_div(bytes + past, kSectorBytes) * (kSectorBytes / kVectorBytes);
 }
 
+std::int64_t box_table_stride(std::int64_t period, std::int64_t copies,
+                              std::int64_t element_bytes) {
+  constexpr std::int64_t kWhole = 8;  // each copy begins on a boundary
+  const std::int64_t more = (kSectorBytes + kVectorBytes) / element_bytes + copies;
+  return ceil_div(period + more, kWhole) * kWhole;
+}
+
 std::int64_t box_table_copies(std::int64_t element_bytes) {
   return std::min<std::int64_t>(kVectorBytes / element_bytes, 4);
 }
@@ -108,11 +115,10 @@ bool BoxTiles::fits() const {
   if (!limits_.vectors) return elements() <= kBoxElements * kBoxThreads;
   const int width = layout_->element_bytes;
   const Columns run = columns();
-  BoxCopy table{};
-  table.period = period(run);
-  table.copies = box_table_copies(width);
+  const std::int64_t copies = box_table_copies(width);
+  const std::int64_t table = copies * box_table_stride(period(run), copies, width);
   // Whole groups of rows are at most an eighth more.
-  return table.images_at(width) <= kBoxBeginBytes + kBoxTableBytes &&
+  return table * static_cast<std::int64_t>(sizeof(std::uint16_t)) <= kBoxTableBytes &&
          elements() / run.run * 9 / 8 * box_vectors(run.run * width, width, false) <=
              kBoxVectors * kBoxThreads;
 }

@@ -101,6 +101,9 @@ constexpr std::int64_t box_chunks(std::int64_t span) {
 /// The vectors in the sectors that a run of `bytes` can touch.
 std::int64_t box_vectors(std::int64_t bytes, std::int64_t element_bytes, bool whole_sectors);
 
+/// The places of one copy of a table of `period` columns, from one sector before the first on.
+std::int64_t box_table_stride(std::int64_t period, std::int64_t copies, std::int64_t element_bytes);
+
 /// Copies of the table that are needed for vectors that begin at any column: the places of up to
 /// four elements are read at once.
 std::int64_t box_table_copies(std::int64_t element_bytes);

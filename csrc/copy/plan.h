@@ -137,8 +137,9 @@ struct BoxCopy {
   std::vector<Part> columns;         // those along a run of the destination, innermost first
   std::vector<Part> cut;             // those of which a box holds a part only
   std::vector<CopyDimension> batch;  // the dimensions of which a box has one index, outermost first
-  int overlap_cut;          // the cut along which boxes overlap, so that each sector of the
-                            // destination is written whole by one of them; or -1
+  int overlap_cut = -1;  // the cut along which boxes overlap, so that each sector of the
+                         // destination is written whole by one of them; or -1
+  int element_bytes;
   std::int64_t elements;    // of a box
   std::int64_t span_bytes;  // of the source, one row
   std::int64_t dst_run;     // elements
@@ -154,11 +155,12 @@ struct BoxCopy {
 
   MEMOPS_API std::int64_t boxes() const;
   MEMOPS_API std::int64_t spans() const;
-  MEMOPS_API std::int64_t chunks() const;  // of 16 bytes that a box's spans can touch
-  MEMOPS_API std::int64_t rows() const;    // of the destination
-  MEMOPS_API std::int64_t stores() const;  // that a box can need
-  MEMOPS_API std::int64_t table_stride(int element_bytes) const;  // places of one copy of the table
-  MEMOPS_API std::int64_t images_at(int element_bytes) const;  // bytes of shared memory before them
+  MEMOPS_API std::int64_t chunks() const;        // of 16 bytes that a box's spans can touch
+  MEMOPS_API std::int64_t rows() const;          // of the destination
+  MEMOPS_API std::int64_t stores() const;        // that a box can need
+  MEMOPS_API std::int64_t table_stride() const;  // places of one copy of the table
+  MEMOPS_API std::int64_t images_at() const;     // bytes of shared memory before them
+  MEMOPS_API std::int64_t shared_bytes() const;
 };
 
 /// Element by element in the destination's order, any strides.
