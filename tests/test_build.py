@@ -137,7 +137,8 @@ def machine_code() -> dict[str, str]:
         ("copy_strided_kernelI5uint4", ["LDG.E.128", "STG.E.128"]),
         ("copy_fields_kernelILi1ELi3ELb1E", ["LDG.E.128", "STS.128", "LDS.128", "STG.E.128"]),
         ("copy_tile_kernelINS0_4TileIjXtlNS_9TileShape", ["LDGSTS.E.BYPASS.128", "STG.E.128"]),
-        ("copy_long_box_kernelI5uint4", ["LDGSTS.E.BYPASS.128", "LDS.128", "STG.E.128"]),
+        ("copy_box_kernelItNS0_12VectorStores", ["LDGSTS.E.BYPASS.128", "STG.E.128"]),
+        ("copy_box_kernelI5uint4", ["LDGSTS.E.BYPASS.128", "LDS.128", "STG.E.128"]),
     ],
 )
 def test_kernels_move_16_bytes_an_access(

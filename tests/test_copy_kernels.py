@@ -28,6 +28,7 @@ WIDTHS = (torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.complex
 every_width = pytest.mark.parametrize("dtype", WIDTHS, ids=name)
 
 NO_CACHE = DeviceFacts(l2_bytes=1)
+FEW_BLOCKS = DeviceFacts(l2_bytes=1, multiprocessors=1)  # that move many boxes each
 
 
 def some_sanitized(values: Iterable[Any], chosen: Container[Any]) -> list[Any]:
@@ -121,17 +122,14 @@ def test_tiles_of_whole_vectors(dtype: torch.dtype) -> None:
     assert check(dtype, (16, 8, 16, 8, 16, 8), (5, 4, 3, 2, 1, 0)) == "copy_tile"
 
 
-@pytest.mark.parametrize("dtype", WIDTHS[:2], ids=name)
 @pytest.mark.parametrize("offsets", [(0, 0), (1, 0), (0, 1), (3, 7)], ids=str)
 @pytest.mark.parametrize(
     "pitch", some_sanitized([(0, 0), (1, 0), (0, 1), (5, 2)], [(0, 0), (5, 2)]), ids=str
 )
-def test_tiles_that_begin_anywhere(
-    dtype: torch.dtype, offsets: tuple[int, int], pitch: tuple[int, int]
-) -> None:
-    rows, columns = SIDES[dtype.itemsize]
-    assert check(dtype, (columns, rows), (1, 0), *pitch, offsets) == "copy_tile"
-    assert check(dtype, (3, columns, rows), (0, 2, 1), *pitch, offsets) == "copy_tile"
+def test_tiles_of_bytes_begin_anywhere(offsets: tuple[int, int], pitch: tuple[int, int]) -> None:
+    rows, columns = SIDES[1]
+    for shape, order in (((columns, rows), (1, 0)), ((3, columns, rows), (0, 2, 1))):
+        assert check(torch.uint8, shape, order, *pitch, offsets, FEW_BLOCKS) == "copy_tile"
 
 
 BOXES = (
@@ -144,6 +142,10 @@ BOXES = (
     ((6, 5, 4, 3, 2, 7), (5, 4, 3, 2, 1, 0)),
     ((4, 3, 64, 65), (3, 0, 2, 1)),
     ((1031, 77), (1, 0)),
+    ((193, 385), (1, 0)),
+    ((96, 3, 128), (2, 1, 0)),
+    ((3, 4000), (1, 0)),
+    ((7, 5, 3, 301), (2, 1, 3, 0)),
 )
 
 
@@ -158,6 +160,7 @@ def test_boxes(
     shape, order = box
     for offsets in ((0, 0), (1, 3)):
         check(dtype, shape, order, *pitch, offsets)
+        check(dtype, shape, order, *pitch, offsets, FEW_BLOCKS)
 
 
 @every_width
@@ -165,6 +168,38 @@ def test_boxes_are_taken(dtype: torch.dtype) -> None:
     """The shapes above reach the kernel that they are for."""
     taken = [check(dtype, shape, order) for shape, order in BOXES]
     assert taken.count("copy_box") >= 6
+
+
+def box_of_short_rows(dtype: torch.dtype, rows: int, row: int, device: DeviceFacts) -> Any:
+    """Moves rows of `row` elements with gaps; the plan's facts."""
+    values = random_bits((rows, row), dtype)
+    src = GuardedView(values, (1, rows), 1, "cuda")
+    dst = GuardedView(torch.zeros_like(values), (row + 2, 1), 1, "cuda")
+    assert copy_into(dst.view, src.view, device) == "copy_box"
+    assert torch.equal(to_bytes(dst.view), to_bytes(values))
+    dst.assert_only_view_written()
+    return torch_memops.plan("copy_", dst.view, src.view, device=device).facts
+
+
+@pytest.mark.sanitize
+@every_width
+def test_rows_too_short_for_vectors(dtype: torch.dtype) -> None:
+    stores = {
+        box_of_short_rows(dtype, 3001, row, device)["vector_stores"]
+        for row in (2, 3, 5, 7)
+        for device in (NO_CACHE, FEW_BLOCKS)
+    }
+    assert 0 in stores
+
+
+@every_width
+def test_blocks_of_more_boxes_than_they_place_at_once(dtype: torch.dtype) -> None:
+    facts = box_of_short_rows(dtype, 600_001, 3, FEW_BLOCKS)
+    assert facts["boxes"] > 64 * facts["blocks"]
+    if dtype in WIDTHS[1:4]:
+        facts = box_of_short_rows(dtype, 2051, 1025, FEW_BLOCKS)
+        assert facts["vector_stores"]
+        assert facts["boxes"] > 64 * facts["blocks"]
 
 
 @pytest.mark.sanitize

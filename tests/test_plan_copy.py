@@ -107,9 +107,10 @@ def meta(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         (meta(256, 3, 224, 224).permute(0, 2, 3, 1), "copy_fields"),
         (meta(8192, 8192).t(), "copy_tile"),
         (meta(64, 1024, 1024, dtype=torch.bfloat16).mT, "copy_tile"),
-        (meta(8191, 8193, dtype=torch.bfloat16).t(), "copy_tile"),
+        (meta(8191, 8193, dtype=torch.uint8).t(), "copy_tile"),
         (meta(32, 32, 32, 32, 8, 8).permute(5, 4, 3, 2, 1, 0), "copy_tile"),
         (meta(8191, 8193).t(), "copy_box"),
+        (meta(8191, 8193, dtype=torch.bfloat16).t(), "copy_box"),
         (meta(1039, 197, 7, 10).permute(1, 0, 3, 2), "copy_box"),
         (meta(100_000, 77)[:1].expand(100_000, 77), "copy_box"),
         (meta(4, 918, 19, 18).permute(0, 1, 3, 2), "copy_strided"),  # the L2 holds it
@@ -131,7 +132,7 @@ def test_rows_move_in_the_widest_elements_that_fit() -> None:
 
 
 def test_tiles_know_which_side_lies_on_vector_boundaries() -> None:
-    whole = meta(8192, 8192, dtype=torch.bfloat16)
+    whole = meta(8192, 8192, dtype=torch.uint8)
     for src, loads, stores in (
         (whole.t(), True, True),
         (whole[:, 1:].t(), False, True),
@@ -155,25 +156,22 @@ def test_more_elements_than_31_bits_count_go_in_pieces() -> None:
     assert tm.plan("copy", meta(1 << 33)).facts["launches"] == 1
 
 
-def box_bytes(element_bytes: int) -> int:
-    return 16 << 10 if element_bytes >= 4 else 8 << 10
-
-
 def assert_box_is_right(facts: dict[str, Any]) -> None:
-    """It fits shared memory, runs padded to what is moved at once, and the boxes cover all."""
-    box, elements = math.prod(facts["box"]), math.prod(facts["sizes"])
-    width, capacity = facts["element_bytes"], box_bytes(facts["element_bytes"])
-    assert box * facts["boxes"] >= elements
-    assert box % facts["dst_run"] == 0
-    assert box % facts["src_run"] == 0
-    if width >= 4:
-        assert box * width <= capacity
-        return
-    for run, part, more in (
-        (facts["src_run"], facts["load_bytes"], 0),
-        (facts["dst_run"], facts["store_bytes"], 1),
-    ):
-        assert box // run * (-(-run * width // part) + more) * part <= capacity
+    """It fits shared memory and its threads' registers, and the boxes cover all."""
+    box, width = facts["box"], facts["element_bytes"]
+    assert box * facts["boxes"] >= math.prod(facts["sizes"])
+    assert box == facts["dst_run"] * math.prod(facts["dst_runs"])
+    assert facts["shared_bytes"] <= 48 << 10
+    assert facts["stages"] * facts["image_bytes"] < facts["shared_bytes"]
+    spans = math.prod(facts["src_spans"])
+    assert spans * facts["src_span_bytes"] <= facts["image_bytes"]
+    assert spans * -(-facts["src_span_bytes"] // 16) <= facts["loads"] <= 5 * facts["threads"]
+    if facts["vector_stores"]:
+        assert box * width <= 16 * facts["stores"] <= 16 * 6 * facts["threads"]
+    else:
+        assert box == facts["stores"] <= 12 * facts["threads"]
+    assert not (facts["whole_sectors"] and facts["overlapped"])
+    assert max(width // 4, 1) <= facts["wavefronts"] / 4 <= 32
 
 
 @given(views())
@@ -206,8 +204,45 @@ def test_boxes_of_overlapping_windows_fit(
 def test_small_structures_far_apart_share_a_box() -> None:
     """A box of one 7 x 10 matrix would leave most of its threads without work."""
     facts = tm.plan("copy", meta(1039, 197, 7, 10).permute(1, 0, 3, 2)).facts
-    assert 4 * math.prod(facts["box"]) > box_bytes(4) // 2
-    assert min(facts["dst_run"], facts["src_run"]) >= 128 // 4
+    assert facts["box"] > 1024
+    assert min(facts["dst_run"] * 4, facts["src_span_bytes"]) >= 128
+
+
+def test_boxes_overlap_where_sectors_straddle_them() -> None:
+    """Rows of whole sectors are cut between them; others are written once by one box or the other.
+
+    The seam costs a box the elements of a sector, 8 of 4 bytes."""
+    even = tm.plan("copy", meta(4096, 16384)[:, 1:].t()).facts
+    assert even["whole_sectors"] and not even["overlapped"]
+    odd = tm.plan("copy", meta(8191, 8193).t()).facts
+    assert odd["overlapped"] and not odd["whole_sectors"]
+    across = -(-(8191 - 8) // (odd["dst_run"] - 7))
+    assert odd["boxes"] % across == 0
+
+
+def test_boxes_read_every_field_of_the_structures_that_they_hold() -> None:
+    """A box of one field alone would read all of them for it."""
+    facts = tm.plan("copy", meta(3_000_001, 6, dtype=torch.uint8).t()).facts
+    assert facts["dst_runs"] == [6]
+    assert facts["src_span_bytes"] == facts["box"]
+
+
+def test_short_rows_go_element_by_element() -> None:
+    dst = meta(30_000_000, 4, dtype=torch.bfloat16)[:, :3]
+    facts = tm.plan("copy_", dst, meta(3, 30_000_000, dtype=torch.bfloat16).t()).facts
+    assert not facts["vector_stores"]
+    assert facts["dst_runs"][0] == 3
+
+
+def test_a_plan_found_again_is_the_same() -> None:
+    src = meta(513, 1025, 33).permute(2, 1, 0)
+    first = tm.plan("copy", src)
+    for more in range(40):  # more than are remembered
+        tm.plan("copy", meta(513 + more, 1025, 33).permute(2, 1, 0))
+    assert tm.plan("copy", src) == first
+    assert tm.plan("copy", src[1:]).facts["sizes"] != first.facts["sizes"]
+    smaller = tm.DeviceFacts(multiprocessors=16)
+    assert tm.plan("copy", src, device=smaller).facts["blocks"] == 4 * 16
 
 
 def test_casts_without_a_kernel_name_pytorch() -> None:

@@ -42,7 +42,7 @@ std::optional<CastRows> cast_rows(const CopyProblem& problem) {
 
 std::optional<CastTile> cast_tile(const CopyProblem& problem) {
   if (!has_tile_kernel(*problem.cast)) return std::nullopt;
-  const auto tile = tile_copy(problem.layout, problem.dst_address, problem.src_address, true);
+  const auto tile = tile_copy(problem.layout, problem.dst_address, problem.src_address);
   if (!tile || filled(*tile) < kFullTile) return std::nullopt;
   return CastTile{*tile};
 }

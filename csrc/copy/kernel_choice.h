@@ -23,13 +23,16 @@ std::optional<RowsCopy> rows_copy(const CopyLayout& layout);
 std::optional<FieldsCopy> fields_copy(const CopyLayout& layout, std::uint64_t dst_address,
                                       std::uint64_t src_address);
 
-/// Where runs of both views that share no dimension fill a tile. `any_alignment`: elements of 4
-/// bytes and more between 16-byte boundaries too.
+/// Where runs of both views that share no dimension fill a tile.
 std::optional<TileCopy> tile_copy(const CopyLayout& layout, std::uint64_t dst_address,
-                                  std::uint64_t src_address, bool any_alignment = false);
+                                  std::uint64_t src_address);
 
-/// Boxes of any layout of not too many dimensions.
-std::optional<BoxCopy> box_copy(const CopyLayout& layout);
+/// Where boxes of a layout of two dimensions and more are worth it.
+std::optional<BoxCopy> box_copy(const CopyLayout& layout, std::uint64_t dst_address,
+                                const DeviceFacts& device);
+
+/// Any layout.
+StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address);
 
 /// The plan of a problem whose dtypes differ.
 CopyPlan plan_cast(const CopyProblem& problem);

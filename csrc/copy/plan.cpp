@@ -15,27 +15,11 @@ namespace {
 constexpr std::int64_t kMost31Bits = std::numeric_limits<std::int32_t>::max();
 // A tile emptier than this loses to a box, which fits the sizes.
 constexpr double kFullTile = 0.6;
-// Elements of 1 and 2 bytes in shorter runs cost a box as much as single accesses do.
-constexpr std::int64_t kShortestBoxRunBytes = 16;
-
-StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
-  std::int64_t dense = 1;
-  for (auto d = layout.dimensions.rbegin(); d != layout.dimensions.rend(); ++d) {
-    if (d->dst_stride != dense) dense = 0;
-    dense *= d->size;
-  }
-  const bool wide = offsets_pass_31_bits(layout, layout.element_bytes);
-  const auto pack_bytes = static_cast<std::uint64_t>(kStridedElements * layout.element_bytes);
-  const bool few = layout.dimensions.size() > 1 && layout.dimensions.size() <= kFewDimensions;
-  return {wide,
-          !wide && few && dense > 0 && layout.element_bytes <= 4 && dst_address % pack_bytes == 0};
-}
-
-bool worth_a_box(const BoxCopy& box, const CopyLayout& layout, const DeviceFacts& device) {
-  if (layout.dimensions.size() == 1) return false;
-  const int bytes = layout.element_bytes;
-  if (bytes < 4 && std::min(box.src_run, box.dst_run) * bytes < kShortestBoxRunBytes) return false;
-  return 2 * layout.elements() * bytes > device.l2_bytes / 2;
+bool worth_a_tile(const TileCopy& tile, int element_bytes, const DeviceFacts& device) {
+  if (filled(tile) < kFullTile) return false;
+  if (tile.aligned_loads && tile.aligned_stores) return true;
+  // Between boundaries a box is sooner, but for bytes, which a tile moves four at a time.
+  return element_bytes == 1 && blocks_of(tile) >= device.multiprocessors;
 }
 
 }  // namespace
@@ -48,6 +32,19 @@ bool one_run(const CopyLayout& layout) {
 bool offsets_pass_31_bits(const CopyLayout& layout, int dst_bytes) {
   return layout.last_offset(&CopyDimension::dst_stride) > kMost31Bits / dst_bytes ||
          layout.last_offset(&CopyDimension::src_stride) > kMost31Bits / layout.element_bytes;
+}
+
+StridedCopy strided_copy(const CopyLayout& layout, std::uint64_t dst_address) {
+  std::int64_t dense = 1;
+  for (auto d = layout.dimensions.rbegin(); d != layout.dimensions.rend(); ++d) {
+    if (d->dst_stride != dense) dense = 0;
+    dense *= d->size;
+  }
+  const bool wide = offsets_pass_31_bits(layout, layout.element_bytes);
+  const auto pack_bytes = static_cast<std::uint64_t>(kStridedElements * layout.element_bytes);
+  const bool few = layout.dimensions.size() > 1 && layout.dimensions.size() <= kFewDimensions;
+  return {wide,
+          !wide && few && dense > 0 && layout.element_bytes <= 4 && dst_address % pack_bytes == 0};
 }
 
 int CopyProblem::dst_element_bytes() const {
@@ -105,11 +102,11 @@ CopyPlan plan_copy(CopyProblem problem, const DeviceFacts& device) {
             "structures of a few fields against planes: turned in registers"};
   }
   const auto tile = tile_copy(layout, problem.dst_address, problem.src_address);
-  if (tile && filled(*tile) >= kFullTile) {
+  if (tile && worth_a_tile(*tile, layout.element_bytes, device)) {
     return {*tile, layout, blocks_of(*tile),
             "the views are contiguous along different dimensions: tiles keep both sides coalesced"};
   }
-  if (const auto box = box_copy(layout); box && worth_a_box(*box, layout, device)) {
+  if (const auto box = box_copy(layout, problem.dst_address, device)) {
     return {*box, layout, blocks_of(*box, device),
             "runs are short, share dimensions or lie between 16-byte boundaries"};
   }

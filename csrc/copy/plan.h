@@ -10,6 +10,7 @@
 #include "common/device_facts.h"
 #include "common/export.h"
 #include "common/plan_report.h"
+#include "copy/box_lanes.h"
 #include "copy/element_type.h"
 #include "copy/layout.h"
 
@@ -38,12 +39,18 @@ constexpr int kMostFields = 16;
 constexpr int kMostRunDimensions = 3;  // of a tile
 
 constexpr int kMostBoxDimensions = 6;
-constexpr int kLongBoxBytes = 16 << 10;  // elements of 4 bytes and more
-constexpr int kLongBoxThreads = 512;
-constexpr int kLongBoxBlocks = 2;        // of a multiprocessor
-constexpr int kShortBoxBytes = 8 << 10;  // elements of 1 and 2 bytes
-constexpr int kShortBoxThreads = 256;
-constexpr int kShortBoxBlocks = 5;
+constexpr int kBoxThreads = 256;
+constexpr int kBoxBlocks = 4;      // of a multiprocessor
+constexpr int kBoxLoads = 5;       // 16 bytes each, of a thread and box
+constexpr int kBoxVectors = 6;     // stores of a thread and box, where rows are long,
+constexpr int kBoxElements = 12;   // and where they are short
+constexpr int kMostBoxStages = 5;  // boxes in shared memory at once
+constexpr int kBoxSharedBytes = 48 << 10;
+constexpr int kBoxImageBytes = 19 << 10;
+constexpr int kBoxTableBytes = 8 << 10;
+constexpr std::uint32_t kBoxBegins = 64;
+constexpr int kBoxBeginBytes = 1536;       // where the next boxes begin
+constexpr std::int64_t kSectorBytes = 32;  // what DRAM reads before a part of it is written
 
 constexpr int kCastLoadBytes = 32;  // of a thread, at most
 constexpr int kCastStoreBytes = 16;
@@ -112,26 +119,48 @@ struct FieldsCopy {
 
 MEMOPS_API std::int64_t blocks_per_batch(const FieldsCopy& copy, int element_bytes);
 
-/// Boxes that are long in both views, read in the source's order into shared memory and written in
-/// the destination's.
+/// Boxes that are long in both views. Shared memory holds images of the spans of the source in
+/// which a box's elements lie, on the same place between 16-byte boundaries, so that whole vectors
+/// are loaded wherever the spans begin; whole vectors of the destination are gathered from them.
 struct BoxCopy {
   struct Part {
     int index;  // of the layout's dimensions
     CopyDimension dimension;
-    std::int64_t tile;  // elements of this dimension in one box
+    std::int64_t tile;   // elements of this dimension in one box
+    std::int64_t step;   // from one box to the next; less than a tile where boxes overlap
+    std::int64_t place;  // bytes from one element to the next in shared memory
+
+    MEMOPS_API std::int64_t boxes() const;
   };
-  std::vector<Part> src_order;       // the box's dimensions, nearest elements of the source first
-  std::vector<Part> dst_order;       // the same, of the destination
+  std::vector<Part> src_rows;        // the dimensions that count a box's spans of the source
+  std::vector<Part> dst_rows;        // those that count its runs of the destination
+  std::vector<Part> columns;         // those along a run of the destination, innermost first
+  std::vector<Part> cut;             // those of which a box holds a part only
   std::vector<CopyDimension> batch;  // the dimensions of which a box has one index, outermost first
-  std::int64_t threads;              // of a block
-  std::int64_t blocks;               // of a multiprocessor
-  std::int64_t elements;             // of a box
-  std::int64_t src_run;              // of these the source holds so many in one run
-  std::int64_t dst_run;
-  std::int64_t load_bytes;  // elements shorter than a word: 4 or 16 bytes of a run at once
-  std::int64_t store_bytes;
+  int overlap_cut = -1;  // the cut along which boxes overlap, so that each sector of the
+                         // destination is written whole by one of them; or -1
+  int element_bytes;
+  std::int64_t elements;    // of a box
+  std::int64_t span_bytes;  // of the source, one row
+  std::int64_t dst_run;     // elements
+  std::int64_t image_bytes;
+  std::int64_t stages;  // images that are loaded or stored at once
+  bool vectors;         // whole vectors are stored, else elements
+  bool whole_sectors;   // every run of the destination is whole sectors on their boundaries
+  std::int64_t row_vectors = 1;  // that a run of the destination can touch
+  BoxLanes lanes;
+  std::int64_t period;        // columns whose places the table holds; later ones repeat them,
+  std::int64_t period_place;  // so many bytes on
+  std::int64_t copies;        // of the table, each begins a column later
 
   MEMOPS_API std::int64_t boxes() const;
+  MEMOPS_API std::int64_t spans() const;
+  MEMOPS_API std::int64_t chunks() const;        // of 16 bytes that a box's spans can touch
+  MEMOPS_API std::int64_t rows() const;          // of the destination
+  MEMOPS_API std::int64_t stores() const;        // that a box can need
+  MEMOPS_API std::int64_t table_stride() const;  // places of one copy of the table
+  MEMOPS_API std::int64_t images_at() const;     // bytes of shared memory before them
+  MEMOPS_API std::int64_t shared_bytes() const;
 };
 
 /// Element by element in the destination's order, any strides.

@@ -26,7 +26,7 @@ std::vector<std::int64_t> sizes_of(const Run& run) {
 }  // namespace
 
 std::optional<TileCopy> tile_copy(const CopyLayout& layout, std::uint64_t dst_address,
-                                  std::uint64_t src_address, bool any_alignment) {
+                                  std::uint64_t src_address) {
   const auto& dims = layout.dimensions;
   const TileShape shape = tile_shape(layout.element_bytes);
   RunGrowth x(dims, &CopyDimension::dst_stride);
@@ -63,10 +63,6 @@ std::optional<TileCopy> tile_copy(const CopyLayout& layout, std::uint64_t dst_ad
     copy.aligned_stores &= x.holds(i) || on_vector(dims[i].dst_stride);
   }
   copy.aligned_stores &= on_vector(x.elements());
-  // Longer elements between boundaries go better one by one, in a box.
-  if (!any_alignment && layout.element_bytes >= 4 && !(copy.aligned_loads && copy.aligned_stores)) {
-    return std::nullopt;
-  }
   if (static_cast<int>(copy.batch.size()) > kMostBatchDimensions) return std::nullopt;
   return copy;
 }
